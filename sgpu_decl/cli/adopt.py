@@ -19,8 +19,8 @@ def command(
 ) -> int:
     """Manage the existing job ID of a workspace as the job that FILE declares at ADDRESS.
 
-    ADDRESS is written `job.NAME`. The command changes the state alone; `sgpu plan` then shows what
-    the next apply would change of the job.
+    ADDRESS is written `job.NAME`. The command changes only the state. `sgpu plan` then shows the
+    changes that the next apply would make to the job.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """

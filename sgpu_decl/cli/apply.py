@@ -50,11 +50,11 @@ def command(
 ) -> int:
     """Plan FILE, ask for approval, carry the plan out and follow its runs.
 
-    FILE is a run file, a project file or a saved plan: `sgpu.yml`, else `run.yaml`, if none is
-    given. With NAME, only these runs of it are applied, as with `--select`.
+    FILE is a run file, a project file or a saved plan; by default `sgpu.yml`, else `run.yaml`. With
+    NAME, only these runs are applied, as with `--select`.
 
-    While runs are followed, Ctrl-C detaches after five seconds: the runs continue. Pressed twice,
-    it cancels them; three times, it exits at once.
+    While apply follows runs: Ctrl-C detaches after five seconds, and the runs continue. Ctrl-C
+    twice cancels the runs. Three times exits at once.
 
     Exit codes: 0 ok, 1 error, 3 stale plan, locked state or not reviewed, 5 a run failed,
     130 interrupted.

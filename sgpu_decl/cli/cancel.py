@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 @click.option(
     "--force-after",
     metavar="D",
-    help="Kill a run whose supervisor has been silent for this long: 30s by default. On Ray: kill "
-    "one that still runs this long after its grace period: 15s by default, and at least.",
+    help="Kill a run whose supervisor has been silent for this long (default: 30s). On Ray, the "
+    "time starts when the grace period ends (default and minimum: 15s).",
 )
 @click.option("--no-wait", is_flag=True, help="Return before the runs have ended.")
 @output_option()
@@ -47,13 +47,13 @@ def command(
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
     NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
-    stands for its runs. Without them, the only active run is stopped.
+    means all its runs. Without NAME and FILE, cancel stops the only active run.
 
-    A run that has ended is left as it is. If processes are left of a run that is lost, they are
-    stopped. If the supervisor of a run does not answer, the run is ended without it. Ctrl-C returns
-    at once, and the runs go on stopping.
+    A run that has ended does not change. If processes of a lost run are left, they are stopped. If
+    the supervisor of a run does not answer, the run is ended without it. Ctrl-C returns at once,
+    and the runs continue to stop.
 
-    Exit codes: 0 ok, 1 error, 130 left before the runs had ended.
+    Exit codes: 0 ok, 1 error, 130 interrupted before the runs had ended.
     """
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")

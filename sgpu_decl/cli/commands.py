@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
     "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
     "stacks": ("sgpu_decl.cli.stacks:command", "Show Python stack traces of running ranks."),
-    "results": ("sgpu_decl.cli.results:command", "Show what each rank returned."),
+    "results": ("sgpu_decl.cli.results:command", "Show the return values of ranks."),
     "fetch": ("sgpu_decl.cli.fetch:command", "Download the files that ranks wrote."),
     "wait": ("sgpu_decl.cli.wait:command", "Wait until runs have ended."),
     "cancel": ("sgpu_decl.cli.cancel:command", "Stop runs."),
@@ -61,8 +61,14 @@ DEV_COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 MLFLOW_COMMANDS: dict[str, tuple[str, str]] = {
-    "sync": ("sgpu_decl.cli.mlflow:sync_command", "Push a run from the local store to its server."),
-    "ui": ("sgpu_decl.cli.mlflow:ui_command", "Serve MLflow's pages on the store of this project."),
+    "sync": (
+        "sgpu_decl.cli.mlflow:sync_command",
+        "Upload a run from the local store to its server.",
+    ),
+    "ui": (
+        "sgpu_decl.cli.mlflow:ui_command",
+        "Serve MLflow's pages for the store of this project.",
+    ),
 }
 
 ENV_COMMANDS: dict[str, tuple[str, str]] = {
@@ -79,7 +85,10 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("sgpu_decl.cli.state:list_command", "List the recorded resources."),
     "show": ("sgpu_decl.cli.state:show_command", "Show one recorded resource."),
     "mv": ("sgpu_decl.cli.state:move_command", "Give a resource another address."),
-    "rm": ("sgpu_decl.cli.state:remove_command", "Forget a resource; runs and files stay."),
+    "rm": (
+        "sgpu_decl.cli.state:remove_command",
+        "Remove a resource from the state; runs and files stay.",
+    ),
     "pull": ("sgpu_decl.cli.state:pull_command", "Print the whole state as JSON."),
     "push": ("sgpu_decl.cli.state:push_command", "Restore a state saved with `sgpu state pull`."),
     "log": ("sgpu_decl.cli.state:log_command", "Show who changed a shared state."),

@@ -20,10 +20,10 @@ def command(context: click.Context, *, shell: str, typed: tuple[str, ...]) -> in
     zsh:  eval "$(sgpu completion zsh)" in ~/.zshrc, below `compinit`
     fish: sgpu completion fish > ~/.config/fish/completions/sgpu.fish
 
-    The names of runs, attempts and targets come from files on this machine: neither a backend is
-    asked, nor the store of a shared state.
+    The names of runs, attempts and targets come from files on this machine. Completion asks no
+    backend and no store of a shared state.
 
-    The scripts call `sgpu completion values -- WORD...`, which prints what the last WORD may be.
+    The scripts call `sgpu completion values -- WORD...`, which prints completions of the last WORD.
     """
     if shell != "values":
         if typed:

@@ -33,9 +33,10 @@ def command(
 ) -> int:
     """Stop runs and delete the code that was staged for them.
 
-    NAMEs are runs by address, by name or by a glob, as for `--select`. Without a NAME, all runs of
-    FILE are destroyed: `sgpu.yml`, else `run.yaml`, if none is given. Without a file here, the runs
-    of the whole project are destroyed. Logs, output and history stay, and attempt numbers go on.
+    NAME is the address or the name of a run, or a glob, as for `--select`. Without a NAME, all runs
+    of FILE are destroyed; FILE is by default `sgpu.yml`, else `run.yaml`. If this folder has no
+    such file, all runs of the project are destroyed. Logs, output and history stay, and attempt
+    numbers continue.
 
     FILE ends in `.yaml` or `.yml`, or is a path such as `./train`. `train` is a NAME, even if there
     is a file `train`.

@@ -46,15 +46,14 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
     "--port", type=click.IntRange(0, 65535), default=0, show_default=True,
     help="Port to listen on, on this machine; 0 takes a free port.",
 )  # fmt: skip
-@click.option("--root", metavar="DIR", help="Keep the workspace there, for the next time too.")
+@click.option("--root", metavar="DIR", help="Keep the workspace in DIR, also after the end.")
 @click.option(
     "--gpus", metavar="TYPE=N", multiple=True, callback=_capacity,
-    help="How many GPUs of an accelerator type there are (GPU_1xA10=4). Types that are not named "
-         "have enough.",
+    help="The number of GPUs of a type (GPU_1xA10=4). Other types are never short.",
 )  # fmt: skip
 @click.option(
     "--python", metavar="FILE", default=sys.executable, callback=_interpreter,
-    help="The Python of the nodes, with the packages that runs need; by default that of sgpu.",
+    help="The Python of the nodes, with the packages that runs need; by default sgpu's own.",
 )  # fmt: skip
 @click.option(
     "--wheels", metavar="DIR", type=click.Path(exists=True, file_okay=False),
@@ -62,11 +61,11 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
 )  # fmt: skip
 @click.option(
     "--profile", metavar="FILE",
-    help="Behave as the workspace that `sgpu doctor -t TARGET` measured.",
+    help="Behave like the workspace that `sgpu doctor -t TARGET` measured.",
 )  # fmt: skip
 @click.option(
     "--generous", is_flag=True,
-    help="Give nodes variables that real ones may lack: DATABRICKS_HOST, DATABRICKS_TOKEN, "
+    help="Give nodes variables that real nodes may lack: DATABRICKS_HOST, DATABRICKS_TOKEN, "
     "MLFLOW_TRACKING_TOKEN and MLFLOW_EXPERIMENT_ID.",
 )  # fmt: skip
 @output_option()
@@ -83,10 +82,10 @@ def workspace_command(
 ) -> int:
     """Serve an emulated Databricks workspace on this machine, until Ctrl-C or SIGTERM.
 
-    Submitted runs are executed as processes of this machine.
+    The emulator executes submitted runs as processes of this machine.
 
-    The command prints the variables to export, so that the SDK and sgpu find the workspace. Without
-    --root its content is deleted at the end.
+    The command prints the variables to export, so that the SDK and sgpu find the workspace. At the
+    end the emulator deletes the content of the workspace, unless --root names a folder.
     """
     execution = ExecutionSettings(
         capacity=gpus, python=python, generous=generous,

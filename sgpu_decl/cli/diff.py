@@ -22,10 +22,11 @@ from sgpu_decl.views.attempt_diff_text import attempt_diff_json, attempt_diff_te
 def command(*, source: ProjectSource, before: str | None, after: str | None, output: str) -> int:
     """Show what differs between two attempts: config, code, packages, results and metrics.
 
-    NAME alone is an attempt and the one before: `train` compares its last two, `train#8` that one
-    with `train#7`. Without a name it is the latest run. The two may be attempts of different runs.
+    With NAME alone, diff compares an attempt with the one before: `train` means its last two
+    attempts, `train#8` means `train#7` and `train#8`. Without a NAME, diff takes the latest run.
+    NAME and OTHER may be attempts of different runs.
 
-    Code is compared as it was launched, line by line. What is not kept any more is named.
+    diff compares the launched code line by line, and names the parts that were deleted since.
     """
     words = tuple(name for name in (before, after) if name)
     file, names = file_and_names(words)

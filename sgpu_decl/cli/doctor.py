@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _profile_option = click.option(
     "--profile",
     metavar="FILE",
-    help="Write the found values to this new file, for `sgpu dev workspace --profile`.",
+    help="Write the measured values to this new file, for `sgpu dev workspace --profile`.",
 )
 
 
@@ -34,7 +34,7 @@ _profile_option = click.option(
 @project_options
 @click.option(
     "--platform", is_flag=True,
-    help="Check the platforms of the runs, as -t does, in a file without targets.",
+    help="Check the platforms of the runs, like -t, for a file without targets.",
 )  # fmt: skip
 @_profile_option
 @output_option()
@@ -94,8 +94,8 @@ def probe_command(
 ) -> int:
     """Launch short runs that measure the nodes of the platforms that the target uses.
 
-    They use GPUs, so the command shows their cost and asks first. It deletes all that they made,
-    after Ctrl-C too.
+    The runs use GPUs, so the command shows their cost and asks first. At the end, and after Ctrl-C,
+    it deletes all files of the runs.
 
     The exit code is 1 if a check failed.
     """

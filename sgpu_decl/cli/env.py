@@ -59,7 +59,7 @@ def show_command(*, source: ProjectSource, name: str, output: str) -> int:
 def requirements_command(*, name: str, output: str) -> int:
     """Print a requirements file that reproduces a base, such as `ai-4`, elsewhere.
 
-    What no package index has is left out and named in comments.
+    The file leaves out packages that no package index has. Comments name them.
     """
     text, left_out = base_requirements(name)
     if output == "json":
@@ -75,7 +75,7 @@ def requirements_command(*, name: str, output: str) -> int:
 @project_options
 @output_option()
 def diff_command(*, source: ProjectSource, before: str, after: str, output: str) -> int:
-    """Show which packages differ from A to B; each is named as in `sgpu env show`."""
+    """Show which packages differ from A to B. Name A and B as in `sgpu env show`."""
     differences = difference(source.environment(before), source.environment(after))
     if output == "json":
         answer(difference_to_json(differences))

@@ -20,10 +20,10 @@ from sgpu_decl.views.terminal import count, size
 def command(*, source: ProjectSource, name: str | None, output: str) -> int:
     """Download the files that ranks wrote to SGPU_OUTPUT_DIR, and print their folder.
 
-    NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
+    NAME is `train` or `train#8`. FILE is the file of a run. Without NAME and FILE, the latest run
+    is meant.
 
-    A file that was downloaded before is not downloaded again. Files of a run on this machine are
-    here already.
+    fetch does not download a file twice. Files of a run on this machine are here already.
 
     Exit codes: 0 ok, 1 error, or some files are missing.
     """

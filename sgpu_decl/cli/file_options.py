@@ -146,7 +146,7 @@ def selection_options(command: Command) -> Command:
     @click.option(
         "--on-active",
         type=click.Choice(ON_ACTIVE),
-        help="What to do with a changed run that is still active. Wins over `on_active`.",
+        help="What to do with a changed run that is still active. Overrides `on_active`.",
     )
     @functools.wraps(command)
     def with_selection(**values: Any) -> object:

@@ -27,12 +27,12 @@ _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
 def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str) -> int:
     """Write run files and project files in one format.
 
-    PATHS are files and folders, `.` if none is given. Of a folder, all run and project files in it
-    and below it are formatted, and the files that they include. `-` formats standard input, and
-    prints the result.
+    PATHS are files and folders, by default `.`. For a folder, fmt formats all run and project files
+    in it and below it, and the files that they include. `-` formats standard input, and prints the
+    result.
 
-    Spaces and empty lines alone change. Values, their order, quotes, brackets, block text and
-    comments stay; each result is read again before it is written.
+    fmt changes only spaces and empty lines. Values, their order, quotes, brackets, block text and
+    comments stay. It reads each result again before it writes it.
 
     Exit codes: 0 ok, 1 a file cannot be formatted, or would change with --check.
     """

@@ -45,9 +45,11 @@ _BYTES = ("bytes", "code_bytes", "environment_bytes")
 )
 @click.option(
     "--all", "everything", is_flag=True,
-    help="Delete also the output that `resume` and other runs would find.",
+    help="Also delete the output that `resume` and other runs may need.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what would be freed, and delete nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the files that it would delete, and delete nothing."
+)
 @click.option("-y", "--auto-approve", is_flag=True, help="Do not ask for approval.")
 @output_option()
 def command(
@@ -62,12 +64,12 @@ def command(
 ) -> int:
     """Delete code, logs and output of ended attempts. Their records stay in the state.
 
-    Of each run, the newest success and the newest output stay, so that `resume` and
-    `${run.NAME.output}` find what they found before.
+    gc keeps the newest success and the newest output of each run, which `resume` and
+    `${run.NAME.output}` may need.
 
-    Stored code and environments that no project of yours refers to any more are deleted too.
+    gc also deletes stored code and environments that none of your projects uses any more.
 
-    It lists what goes, and asks before it deletes anything. Without a terminal it needs -y.
+    gc lists the files, and asks before it deletes them. Without a terminal it needs -y.
     """
     age = read_duration(older_than) if older_than is not None else None
     session = source.recorded()

@@ -14,7 +14,9 @@ from sgpu_decl.views import graph_text
 @click.command("graph")
 @file_argument
 @file_options
-@click.option("--plan", "with_plan", is_flag=True, help="Add what `sgpu apply` would do to each.")
+@click.option(
+    "--plan", "with_plan", is_flag=True, help="Show the action of `sgpu apply` in each node."
+)
 @click.option(
     "-o",
     "--output",
@@ -26,8 +28,8 @@ from sgpu_decl.views import graph_text
 def command(*, source: ProjectSource, file: str | None, with_plan: bool, output: str) -> int:
     """Draw the runs, jobs and environments of FILE, and which of them uses which.
 
-    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given. GitHub and
-    GitLab draw Mermaid in Markdown.
+    FILE is a run file or a project file; by default `sgpu.yml`, else `run.yaml`. GitHub and GitLab
+    draw Mermaid in Markdown.
 
     Exit codes: 0 ok, 1 the file is not valid, or its plan cannot be applied.
     """

@@ -12,7 +12,7 @@ from sgpu_decl.cli.terminal_output import show
 def command(context: click.Context, *, path: tuple[str, ...]) -> int:
     """Show the help of COMMAND, as `sgpu COMMAND --help` does.
 
-    Without COMMAND, all commands are listed.
+    Without COMMAND, list all commands.
     """
     here = context.find_root()
     for index, word in enumerate(path):

@@ -14,8 +14,8 @@ from sgpu_decl.cli.terminal_output import answer, show
 @click.argument("folder", default=".", metavar="[DIR]")
 @click.option(
     "--from", "script", metavar="FILE.py[:FUNCTION]", shell_complete=completed_by("files"),
-    help="Start this script. Its arguments are read from `argparse` or a function's signature; it "
-    "is not run.",
+    help="Start this script. Its arguments come from `argparse` or a function's signature; it is "
+    "not run.",
 )  # fmt: skip
 @click.option("--project", is_flag=True, help="Write a project, `sgpu.yml`, with two targets.")
 @click.option(
@@ -25,7 +25,7 @@ from sgpu_decl.cli.terminal_output import answer, show
 )  # fmt: skip
 @click.option(
     "--name", metavar="NAME",
-    help="The name of the run or project; that of the script or folder by default.",
+    help="The name of the run or project; by default the name of the script or folder.",
 )  # fmt: skip
 @output_option()
 def command(
@@ -40,8 +40,8 @@ def command(
     """Write a first run.yaml into DIR (here by default), with its JSON Schema. Nothing is
     overwritten.
 
-    Without --from, a small train.py is written too: two ranks on the CPU, which works on any
-    machine.
+    Without --from, init also writes a small train.py. It has two ranks on the CPU, which works on
+    any machine.
     """
     from sgpu_decl.api.first_files import write_first_files, write_first_repository
 

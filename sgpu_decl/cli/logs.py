@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--restart",
     callback=whole(0),
     metavar="N",
-    help="Show restart N alone; 0 is the first start.",
+    help="Show only restart N; 0 is the first start.",
 )
 @click.option(
     "--tail", callback=whole(0), metavar="N", help="Show only the last N lines of each run."
@@ -65,12 +65,12 @@ def command(
 ) -> int:
     """Show what the ranks of a run wrote.
 
-    NAME is `train`, `run.train` or `train#8`; a glob shows several runs. FILE stands for its runs.
-    Without them it is the latest run.
+    NAME is `train`, `run.train` or `train#8`; a glob shows several runs. FILE means all its runs.
+    Without NAME and FILE, logs shows the latest run.
 
-    Lines of Python ranks are sorted by time. Colours are kept, and other control characters are
-    escaped. Values of the run's secrets are hidden if they can be resolved here. With -f and
-    --tail, new lines follow the last N of each run.
+    Lines of Python ranks are sorted by time. Colours stay, and other control characters are
+    escaped. Values of the run's secrets are hidden if this machine can resolve them. With -f and
+    --tail, logs shows the last N lines of each run, and then new lines.
     """
     from sgpu_decl.views.rank_output_text import clean_lines, prefix
 

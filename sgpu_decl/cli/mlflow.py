@@ -13,19 +13,21 @@ from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
 from sgpu_decl.views.terminal import count
 
-command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Look after the MLflow runs of attempts.")
+command = LazyGroup(MLFLOW_COMMANDS, "mlflow", "Show MLflow runs, or upload them to a server.")
 
 
 @click.command("sync")
 @click.argument("name", shell_complete=completed_by("runs"))
-@click.option("--to", "server", metavar="URI", help="The server; by default the one it missed.")
+@click.option(
+    "--to", "server", metavar="URI", help="The server; by default the one that was unreachable."
+)
 @project_options
 @output_option()
 def sync_command(*, source: ProjectSource, name: str, server: str | None, output: str) -> int:
-    """Push the MLflow run of an attempt from the local store to its server, which was away when the
-    attempt started. NAME is `train` or `train#8`. Pushing twice creates nothing twice.
+    """Upload the MLflow run of an attempt to its server, which was unreachable when the attempt
+    started. NAME is `train` or `train#8`. A second upload creates nothing twice.
 
-    Exit codes: 0 ok, 1 error (the server is still away, or there is nothing to push).
+    Exit codes: 0 ok, 1 error (the server is still unreachable, or there is nothing to upload).
     """
     session = source.recorded()
     ref = session.runs.find_one(name)
@@ -51,8 +53,8 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
 )  # fmt: skip
 @project_options
 def ui_command(*, source: ProjectSource, port: int | None) -> int:
-    """Serve MLflow's pages on the store of this project, until Ctrl-C. They listen on this machine
-    alone; for a machine that is reached by ssh, the command that makes them visible is printed.
+    """Serve MLflow's pages for the store of this project, until Ctrl-C. Only this machine can open
+    them. If you are connected by ssh, the command prints how to forward the port to your machine.
 
     Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
     """

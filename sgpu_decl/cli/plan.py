@@ -64,7 +64,7 @@ def _link(_: click.Context, parameter: click.Parameter, text: str | None) -> str
     "--propose-link",
     metavar="URL",
     callback=_link,
-    help="Where the proposal is reviewed: a pull request. Implies `--propose`.",
+    help="The pull request in which the proposal is reviewed. Implies `--propose`.",
 )
 @click.option("--out", metavar="FILE", help="Save the plan for `sgpu apply FILE`.")
 @click.option(
@@ -108,8 +108,8 @@ def command(
 ) -> int:
     """Show what `sgpu apply FILE` would change, and why. Nothing is changed.
 
-    FILE is a run file or a project file: `sgpu.yml`, else `run.yaml`, if none is given. With NAME,
-    only these runs of it are planned, as with `--select`.
+    FILE is a run file or a project file; by default `sgpu.yml`, else `run.yaml`. With NAME, only
+    these runs are planned, as with `--select`.
 
     Exit codes: 0 ok, 1 the plan cannot be applied, 2 something would change (only with
     --detailed-exitcode).

@@ -29,17 +29,17 @@ _USED_IN = {"--nodes": ("gang",), "--secret": ("report",), "--limit": ("retried"
 _SHORTEST = 3.0  # seconds: a third of it must be told from all of it
 _OPTIONS = (
     click.option(
-        "--nodes", callback=whole(1), metavar="N", help="How many nodes to use together, 1 or 2."
+        "--nodes", callback=whole(1), metavar="N", help="Use 1 or 2 nodes together."
     ),
     click.option("--base", metavar="NAME", help="The `env.base` of the nodes."),
-    click.option("--secret", metavar="SCOPE/KEY", help="A secret for nodes to resolve."),
+    click.option("--secret", metavar="SCOPE/KEY", help="Test whether nodes resolve this secret."),
     click.option("--patience", metavar="D", help="How long to wait for a GPU, 30m by default."),
     click.option(
-        "--limit", metavar="D", help="The time limit that one run exceeds, 60s by default."
+        "--limit", metavar="D", help="The time limit that one of the runs exceeds; 60s by default."
     ),
     click.option(
         "--only", type=click.Choice(ACTS), multiple=True,
-        help="Launch this run alone (repeatable).",
+        help="Launch only this run (repeatable).",
     ),
 )  # fmt: skip
 

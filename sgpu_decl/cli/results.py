@@ -40,14 +40,15 @@ if TYPE_CHECKING:
 )
 @output_option("csv", "markdown")
 def command(*, source: ProjectSource, name: str | None, sort: str | None, output: str) -> int:
-    """Show what each rank of a run returned, in rank order; of several runs, a table.
+    """Show the return value of each rank of a run; for several runs, show a table.
 
-    NAME is `train` or `train#8`, FILE stands for its runs. Without them it is the latest run.
+    NAME is `train` or `train#8`. FILE means all its runs. Without NAME and FILE, results shows the
+    latest run.
 
-    A matrix, such as `sweep`, or a glob, such as `'sweep*'`, gives a
-    row for each run: the values of its matrix, its state and time, what its first rank returned,
-    and the last value of each MLflow metric. So do `--sort`, `-o csv` and `-o markdown` for one
-    run. Values of the run's secrets are masked.
+    For a matrix, such as `sweep`, or a glob, such as `'sweep*'`, the table has a row for each run:
+    the values of its matrix, its state and time, the return value of its first rank, and the last
+    value of each MLflow metric. `--sort`, `-o csv` and `-o markdown` print the table for one run,
+    too. Values of the run's secrets are masked.
     """
     session, names = open_named(source, (name,) if name else ())
     refs = session.runs.find(*names)

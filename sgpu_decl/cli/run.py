@@ -32,14 +32,16 @@ from sgpu_decl.model.plan_options import PlanOptions
 )
 @click.option(
     "-g", "--gpus", callback=whole(1), default="1", show_default=True, metavar="N",
-    help="How many GPUs, one rank on each.",
+    help="The number of GPUs, with one rank on each.",
 )  # fmt: skip
 @click.option(
     "--type", "type_", metavar="TYPE",
     help="The type of GPU, as in `type`: any by default, and CPU on a machine without one.",
 )  # fmt: skip
-@click.option("--name", metavar="NAME", help="The run's name; that of the script by default.")
-@click.option("--save", metavar="FILE", help="Write the YAML that says the same, and run that.")
+@click.option(
+    "--name", metavar="NAME", help="The name of the run; by default the name of the script."
+)
+@click.option("--save", metavar="FILE", help="Write the run to a YAML file, and run that file.")
 @set_option
 @lock_option
 @click.option(
@@ -63,12 +65,12 @@ def command(
     rank: str | None,
     output: str,
 ) -> int:
-    """Run COMMAND on GPUs, without a YAML file. It is planned, applied and remembered like any run.
+    """Run COMMAND on GPUs, without a YAML file. sgpu plans, applies and records it like any run.
 
     COMMAND is a program with its arguments, such as `python train.py --lr 1e-3`, or an entrypoint:
-    `train.py --lr 1e-3`, or `train.py:main lr=0.1` for a function. Options of sgpu come before it.
-    The packages and the Python in the header of such a script (PEP 723) become its `env`.
-    Each call starts a new attempt.
+    `train.py --lr 1e-3`, or `train.py:main lr=0.1` for a function. Write options of sgpu before it.
+    If the script has a header with packages and a Python (PEP 723), they become its `env`. Each
+    call starts a new attempt.
 
     Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
     """

@@ -16,7 +16,7 @@ from sgpu_decl.errors import Usage
 def command(context: click.Context, *, write: str | None, output: str) -> int:
     """Write the JSON Schemas of files and answers; without `--write`, list their names.
 
-    With `-o json` the schemas themselves are printed.
+    With `-o json`, the schemas themselves are printed.
     """
     from sgpu_decl.api.published_schemas import documents
     from sgpu_decl.api.published_schemas import write as write_all

@@ -45,10 +45,10 @@ def command(
 ) -> int:
     """Show one run with its history, one job, or a plan that was saved with `plan --out`.
 
-    NAME is `train`, `train#8` or `job.nightly`, FILE the file of a run. Without them it is the
-    latest run.
+    NAME is `train`, `train#8` or `job.nightly`. FILE is the file of a run. Without NAME and FILE,
+    show takes the latest run.
 
-    The runs of a matrix, or of a glob, are shown as a table, as `sgpu results` does.
+    For the runs of a matrix or of a glob, show prints a table, like `sgpu results`.
     """
     if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():

@@ -25,13 +25,13 @@ from sgpu_decl.views.rank_output_text import stack_groups_json, stack_groups_tex
 @rank_option(default="all", show_default=True, help="The rank whose stacks are shown.")
 @output_option()
 def command(*, source: ProjectSource, name: str | None, rank: str, output: str) -> int:
-    """Show the Python stacks of the running ranks of a run: where each of their threads is now. The
-    ranks are not stopped.
+    """Show the Python stack of each thread of a run's running ranks. The ranks continue.
 
-    NAME is `train` or `train#8`, FILE the file of a run. Without them it is the latest run.
+    NAME is `train` or `train#8`. FILE is the file of a run. Without NAME and FILE, the latest run
+    is meant.
 
     Ranks with equal stacks are shown together. A rank that differs from most others comes last,
-    with the line where it differs: in a hang, the others often wait for that one.
+    with the line where it differs. In a hang, the others often wait for this rank.
 
     The stacks of a rank that is a `command` need `py-spy` on this machine, which pauses the rank
     while it reads them.

@@ -29,7 +29,7 @@ _at_option = click.option(
     "--at",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="As it was after that entry of `sgpu state log`.",
+    help="Show the state as it was after this entry of `sgpu state log`.",
 )
 
 command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
@@ -41,7 +41,7 @@ command = LazyGroup(STATE_COMMANDS, "state", "Show or edit the recorded state.")
 @offline_option
 @output_option()
 def list_command(*, source: ProjectSource, at: int | None, output: str) -> int:
-    """List the recorded resources. Destroyed and forgotten ones are marked `(gone)`."""
+    """List the recorded resources. Destroyed and removed ones are marked `(gone)`."""
     resources = source.recorded().state.resources(at)
     if output == "json":
         answer({"resources": [_resource(resource) for resource in resources]})
@@ -90,7 +90,7 @@ def move_command(*, source: ProjectSource, old_address: str, new_address: str, o
 @lock_option
 @output_option()
 def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
-    """Forget a resource. Its files and the history of its attempts stay."""
+    """Remove a resource from the state. Its files and the history of its attempts stay."""
     address = str(source.recorded().state.remove(address))
     return _done({"removed": address}, output, f"forgot {address}")
 
@@ -101,7 +101,7 @@ def remove_command(*, source: ProjectSource, address: str, output: str) -> int:
 @offline_option
 @output_option()
 def pull_command(*, source: ProjectSource, at: int | None, output: str) -> int:
-    """Print the whole state as JSON that fits schemas/state.v1.schema.json."""
+    """Print the whole state as JSON, in the form of schemas/state.v1.schema.json."""
     state = source.recorded().state.pull(at)
     if output == "json":
         answer_exactly(state)
@@ -115,7 +115,7 @@ def pull_command(*, source: ProjectSource, at: int | None, output: str) -> int:
 @project_options
 @output_option()
 def unlock_command(*, source: ProjectSource, lock_id: str, output: str) -> int:
-    """Release the lock ID that a dead sgpu left behind; the message that refuses names it."""
+    """Release the lock ID that a dead sgpu left behind. The error of the lock names the ID."""
     source.recorded().state.unlock(lock_id)
     return _done({"unlocked": lock_id}, output, "unlocked")
 

@@ -34,7 +34,7 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
     """Show the latest attempt of every run, and every job.
 
     With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
-    FILE stands for its runs. Destroyed runs are shown only by name.
+    FILE means all its runs. To see a destroyed run, give its name.
     """
     if any(map(is_path, names)):
         session, names = open_named(source, names)

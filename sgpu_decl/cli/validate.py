@@ -18,7 +18,7 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
     """Check FILE and show every mistake in it at once, each with its place.
 
     Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
-    and the code: validate does not look at this machine and asks no workspace.
+    and the code. Neither this machine nor a workspace is checked.
 
     Exit codes: 0 valid, 1 not.
     """

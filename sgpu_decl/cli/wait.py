@@ -34,7 +34,7 @@ def command(
     """Wait until all named runs have ended.
 
     NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
-    stands for its runs.
+    means all its runs.
 
     Exit codes: 0 all succeeded, 1 timeout, 5 a run did not succeed, 130 interrupted.
     """
