@@ -21,28 +21,28 @@ HEAD = """\
 # Fields
 
 Every field of a run file and of a project file. `sgpu explain run.retry` prints the same about one field, and
-[YAML files](../yaml.md) says how files are read. Each field names what a change of it does:
+[YAML files](../yaml.md) explains how sgpu reads files. Each field names the effect of a change:
 
 - **a new attempt**: the run computes something else, so the next apply launches it.
 - **noted for the next attempt**: the change does not start the run again.
-- **kept in the state**: it is recorded, and nothing else happens.
+- **kept in the state**: sgpu records the change, and does nothing else.
 - **another run**: the field is part of the address.
 
-Fields that only some backends have name them. All others hold on every backend.
+If only some backends have a field, it names them. All other fields work on every backend.
 
 ## Fields of a run
 
-They stand at the top of a run file, and in each entry of `runs` in a project file. A decorated function takes most of them.
+Write them at the top of a run file, or in an entry of `runs` in a project file. A decorated function takes most of them.
 """
 PROJECT_HEAD = """\
 ## Fields of a project file
 
-`variables` and `targets` may stand in a run file, too. What stands in `defaults`, `presets`, `variables` and `targets`
-lands in fields of runs and jobs: a change of it does what a change of those fields does.
+A run file may also have `variables` and `targets`. `defaults`, `presets`, `variables` and `targets` set fields of runs and jobs,
+so a change of them has the effect of a change of those fields.
 """
 REST = """\
-The other fields of a job ({names}) mean what they mean in a run. An entry of `environments` has the fields of `env`, without
-`use`, `variables` and `secrets`. `functions` has the fields of a run that a call does not decide itself, beside `keep_warm`.
+The other fields of a job ({names}) have the same meaning as in a run. An entry of `environments` has the fields of `env`, without
+`use`, `variables` and `secrets`. `functions` has `keep_warm`, and the fields of a run that a call does not decide itself.
 """
 CHANGES = {
     FieldClass.DATA: "a new attempt",
@@ -51,7 +51,7 @@ CHANGES = {
     FieldClass.IDENTITY: "another run",
 }
 JOB_CHANGES = {
-    FieldEffect.IN_PLACE: "the next apply changes the job in place; what it has launched goes on",
+    FieldEffect.IN_PLACE: "the next apply changes the job in place; launches of the job continue",
     FieldEffect.STATE_ONLY: "kept in the state",
 }
 OTHER_STATE = (
@@ -62,22 +62,24 @@ PROJECT_CHANGES = {
     "project": "nothing is launched: it is shown to people",
     "project.name": "nothing is launched: it is shown in plans, and is `${project.name}`",
     "mode": "nothing is launched; jobs get the names, tags and schedules of the mode with the next apply",
-    "runs": "a new run is launched, a changed one as its fields say; one that is gone is stopped if it is active, and forgotten; its history stays",
-    "jobs": "a new job is made in the workspace, a changed one is changed in place, and one that is gone is deleted",
+    "runs": "a new run is launched, and a changed run as its fields say; a run that you remove is "
+    "stopped if it is active, and removed from the state; its history stays",
+    "jobs": "a new job is created in the workspace, a changed job is changed in place, and a job "
+    "that you remove is deleted",
     "jobs.NAME.renamed_from": "the job stays, with its history, and gets the new name",
-    "environments": "a new attempt of the runs that use it, if what is installed differs",
+    "environments": "a new attempt of the runs that use it, if its packages differ",
     "functions": "none by itself: later calls are made with it",
     "state": OTHER_STATE,
     "state.password": "none: the next command logs in with it",
-    "removed": "what it names is forgotten, and goes on",
-    "include": "as if what stands in those files was added to the project, or removed",
-    "defaults": "that of the fields of the runs and jobs which do not say otherwise",
-    "presets": "that of the fields of runs and jobs which it sets",
+    "removed": "the named runs and jobs are removed from the state, and continue",
+    "include": "the same as adding or removing the content of those files in the project",
+    "defaults": "the change of these fields, in runs and jobs that do not set them themselves",
+    "presets": "the change of the fields that it sets in runs and jobs",
     "presets.name_prefix": "jobs are renamed in place",
     "presets.tags": "kept in the state for runs, changed in place for jobs",
-    "presets.paused": "schedules and triggers of jobs are suspended or go on",
-    "variables": "that of the fields that refer to it",
-    "targets": "that of the fields which the target sets, for that target alone",
+    "presets.paused": "schedules and triggers of jobs are suspended or resumed",
+    "variables": "the change of the fields that refer to it",
+    "targets": "the change of the fields that the target sets, only in that target",
 }
 """What a change of a field of a project does, for it and the fields below it."""
 

@@ -152,10 +152,10 @@ class Env(EnvironmentBlock):
     )
     variables: dict[VariableName, str] = Field(
         {},
-        description="Environment variables of the ranks; values are taken as text, as written.",
+        description="Environment variables of the ranks. Values are text, exactly as written.",
     )
     secrets: dict[VariableName, Annotated[SecretRef, SECRET]] = Field(
         {},
-        description="Environment variables whose values are fetched at launch and never stored: "
+        description="Environment variables whose values sgpu reads at launch and never stores: "
         "`env:NAME`, `file:PATH` or `databricks:scope/key`.",
     )

@@ -122,8 +122,8 @@ class Notebook(Block):
     )
     type: Annotated[str, AfterValidator(_accelerator)] | None = Field(
         None,
-        description="The GPU that it runs on: a type such as A10, or a node with several of them, "
-        "such as GPU_8xH100; none for a CPU.",
+        description="The GPU of the notebook: a type such as A10, or a node with several GPUs, "
+        "such as GPU_8xH100. Leave it out for a CPU.",
         json_schema_extra={"pattern": GpuType.published["pattern"]},
     )
     base: str | None = Field(
@@ -133,7 +133,7 @@ class Notebook(Block):
         (), description="Packages to install into `base`, as requirement lines."
     )
     parameters: dict[str, str] = Field({}, description="The values of its widgets.")
-    retries: WholeNumber = Field(0, description="How many times it is restarted after a failure.")
+    retries: WholeNumber = Field(0, description="The number of restarts after a failure.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -164,8 +164,8 @@ class Job(Block):
     )
     renamed_from: OldName | None = Field(
         None,
-        description="The name that the job had under `jobs` before: it is the same job, which is "
-        "not created again. Remove the line once it is applied in all targets.",
+        description="The earlier name of the job under `jobs`. The job stays the same, and is not "
+        "created again. Remove the line once you have applied it in all targets.",
     )
     description: str | None = Field(None, description="What the job is for.")
     run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")
@@ -177,14 +177,16 @@ class Job(Block):
     timezone: Annotated[str, Field(min_length=1), AfterValidator(zone_name)] = Field(
         "UTC", description="The time zone of the schedule, such as Europe/Berlin."
     )
-    trigger: Trigger | None = Field(None, description="What starts the job instead of a schedule.")
+    trigger: Trigger | None = Field(
+        None, description="The event that starts the job instead of a schedule."
+    )
     paused: Flag | None = Field(
         None,
         description="Whether the schedule or trigger is suspended; default: true with `mode: "
         "development`, else false.",
     )
     on_overlap: Literal["skip", "queue"] = Field(
-        "skip", description="What to do at a start while the last launch is active."
+        "skip", description="What to do if the job would start while its last launch is active."
     )
     timeout: Duration | None = Field(None, description="How long one launch may take.")
     tags: dict[str, str] = Field({}, description="Labels of the job in the workspace.")

@@ -131,8 +131,7 @@ class ProjectFile(Block):
         Mode.PRODUCTION,
         description="Usually set in a target. With `development`, names of jobs begin with `[dev "
         "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
-        "`paused` is set. If it says `production`, `--set` and a git checkout with changes are "
-        "refused.",
+        "`paused` is set. With `production`, sgpu refuses `--set` and a git checkout with changes.",
     )
     runs: dict[Name, RunConfig] = Field(
         {}, description="The runs by name; each is written as in a run file."
@@ -145,28 +144,30 @@ class ProjectFile(Block):
     )
     functions: Functions | None = Field(
         None,
-        description="The defaults of the decorated functions of this project. Decorators win over "
-        "them; the `functions` of a target win over the decorators.",
+        description="The defaults of this project's decorated functions. Decorators override "
+        "them; the `functions` of a target override the decorators.",
     )
     state: SharedState | None = Field(
         None, description="The store of the state that machines share; default: this machine."
     )
     removed: tuple[Annotated[str, AfterValidator(_run_or_job)], ...] = Field(
         (),
-        description="Addresses of runs and jobs that are no longer declared and that the project "
-        "lets go, such as `job.old`: apply forgets them, cancels nothing and deletes nothing. Only "
-        "the root file has it.",
+        description="Addresses of runs and jobs that the project no longer manages, such as "
+        "`job.old`. Apply removes them from the state; it cancels nothing and deletes nothing. "
+        "Only the root file may have this field.",
     )
     include: tuple[str, ...] = Field(
         (),
         description="Files that belong to the project, as paths or patterns (`runs/*.yml`) from "
         "the folder of this file: run files, and fragments with `runs`, `jobs`, `environments`, "
-        "`functions`, `defaults`, `variables` and `targets`. Only the root file has it.",
+        "`functions`, `defaults`, `variables` and `targets`. Only the root file may have this "
+        "field.",
     )
     defaults: Defaults | None = Field(
-        None, description="Fields that all runs and jobs have unless they say otherwise."
+        None, description="Fields of all runs and jobs that do not set them themselves."
     )
     presets: Presets | None = Field(
         None,
-        description="Usually set in a target: the names, tags and schedules of everything in it.",
+        description="Usually set in a target: the names, tags and schedules of all its runs and "
+        "jobs.",
     )

@@ -192,12 +192,13 @@ class Ray(Block):
         None, description="GPUs of each node. Default: those that the run has there."
     )
     resources: Annotated[dict[ResourceName, Amount], _mapping("{ssd: 1}")] = Field(
-        {}, description="Custom resources of each node: a name and how much there is of it."
+        {}, description="Custom resources of each node: names and amounts."
     )
     object_store_memory: Annotated[Size, AfterValidator(_large_enough)] | None = Field(
         None,
-        description="Memory of the object store of each node. Default: 30 % of the memory that the "
-        "run has there, at most what /dev/shm has free, and at most half of the available memory.",
+        description="Memory of the object store of each node. Default: 30 % of the memory that "
+        "the run has there, but no more than the free space in /dev/shm, nor than half of the "
+        "available memory.",
     )
     temp_dir: Annotated[str, AfterValidator(_short_path)] | None = Field(
         None,
@@ -213,8 +214,7 @@ class Ray(Block):
     )
     metrics_export_port: Annotated[Port | None, AfterValidator(_other_port)] = Field(
         None,
-        description="The port where a node shows its metrics. Another port is chosen where this "
-        "one is in use.",
+        description="The port of a node's metrics. If it is in use, sgpu chooses another port.",
     )
     metrics_interval: Annotated[Duration, AfterValidator(_frequent)] = Field(
         Duration(10.0),
@@ -223,8 +223,8 @@ class Ray(Block):
     )
     head_startup_timeout: Period = Field(
         Duration(180.0),
-        description="How long it may take until the head node is ready. The import of Ray on all "
-        "nodes counts.",
+        description="How long it may take until the head node is ready, including the import of "
+        "Ray on all nodes.",
     )
     worker_join_timeout: Period = Field(
         Duration(120.0), description="How long the other nodes may take to join the head node."

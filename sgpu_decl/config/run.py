@@ -121,20 +121,20 @@ class RunConfig(Block):
     name: Name = Field(description="The run's name; in a project file it is the key under `runs`.")
     renamed_from: OldName | None = Field(
         None,
-        description="The name that the run had before: its history moves along, and it is not "
-        "launched again. Remove the line once it is applied in all targets.",
+        description="The earlier name of the run. The run keeps its history, and is not launched "
+        "again. Remove the line once you have applied it in all targets.",
     )
     description: str | None = Field(None, description="What the run is for.")
     tags: dict[TagName, str] = Field({}, description="Labels: tags of the MLflow run.")
     # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.
     gpus: Positive = Field(
-        le=1_000_000, description="How many GPUs, one rank on each: the world size."
+        le=1_000_000, description="The number of GPUs, with one rank on each: the world size."
     )
     type: GpuType = Field(
         description="The kind of GPU by its name, such as A10, A100, A100_80GB, H100, H200, B300, "
         "L4, L40S, T4, V100, RTX_4090 or MI300X; GPU for any GPU; CPU for ranks without one; or "
         "the name of a node, such as GPU_8xH100. Any case. The backend decides which types and "
-        "counts there are."
+        "counts you can use."
     )
     entrypoint: Entrypoint | None = Field(
         None,
@@ -149,7 +149,7 @@ class RunConfig(Block):
     )
     parameters: Annotated[dict[str, JsonValue] | None, NONE_IF_EMPTY] = Field(
         None,
-        description="A mapping that ranks find as a YAML file: `HYPERPARAMETERS_PATH` names it.",
+        description="A mapping that ranks find in a YAML file, which `HYPERPARAMETERS_PATH` names.",
     )
     launch: Launch = Field(Launch.model_construct(), description="How ranks are started.")
     env: Env = Field(
@@ -158,7 +158,7 @@ class RunConfig(Block):
     code: Code = Field(Code.model_construct(), description="Which files are the code of the run.")
     ray: Annotated[Ray | None, BeforeValidator(_ray)] = Field(
         None,
-        description="Starts a Ray cluster on the nodes of the run, with its program as the driver: "
+        description="Start a Ray cluster on the nodes of the run, with its program as the driver: "
         "`true`, or the options of the cluster.",
     )
     timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
@@ -167,15 +167,16 @@ class RunConfig(Block):
         description="The time between asking ranks to stop (SIGTERM) and killing them.",
     )
     startup_timeout: Limit | None = Field(
-        None, description="How long all ranks may take until they run."
+        None, description="How long the start of all ranks may take."
     )
     progress_timeout: Limit | None = Field(
         None, description="How long ranks may show no sign of progress."
     )
     resume: Literal["auto"] | None = Field(
         None,
-        description="`auto`: ranks find the output of the newest attempt that left some, in the "
-        "folder that `SGPU_PREVIOUS_OUTPUT_DIR` names; so do ranks that are started again.",
+        description="`auto`: ranks, even restarted ones, find the output of an earlier attempt in "
+        "the folder that `SGPU_PREVIOUS_OUTPUT_DIR` names. It is the newest attempt that left "
+        "output.",
     )
     after: tuple[Annotated[str, AfterValidator(_run_name)], ...] = Field(
         (),
@@ -185,7 +186,7 @@ class RunConfig(Block):
         "and `env.variables`.",
     )
     retry: Retry = Field(Retry.model_construct(), description="When ranks are started again.")
-    logs: Logs = Field(Logs.model_construct(), description="What the log files of ranks hold.")
+    logs: Logs = Field(Logs.model_construct(), description="Options of the log files of ranks.")
     mlflow: Mlflow = Field(Mlflow.model_construct(), description="The tracking of the run.")
     matrix: Matrix | None = Field(
         None,
@@ -210,15 +211,17 @@ class RunConfig(Block):
     )
     pool: Pool | None = Field(
         None,
-        description="Where GPUs come from, where the backend has pools: the id of a pool, "
-        "`reserved` (a reserved pool if one is accessible) or `on_demand`.",
+        description="The pool of the GPUs, if the backend has pools: the id of a pool, `reserved` "
+        "(a reserved pool, if you may use one) or `on_demand`.",
     )
-    priority: str | None = Field(None, description="The priority, as the backend names them.")
+    priority: str | None = Field(None, description="The priority, by the backend's name for it.")
     permissions: tuple[Permission, ...] = Field(
-        (), description="Who may see or manage the run, where the backend has users."
+        (), description="Who may see or manage the run, if the backend has users."
     )
     budget: str | None = Field(None, description="The budget or policy that pays for the run.")
-    image: str | None = Field(None, description="The container image, where the backend has them.")
+    image: str | None = Field(
+        None, description="The container image, if the backend supports images."
+    )
     on_finish: Annotated[OnFinish | None, AfterValidator(_somebody)] = Field(
         None, description="Who gets a mail when the run has ended."
     )

@@ -137,8 +137,8 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
             }
     variables = {
         "type": "object",
-        "description": "Values that `${var.name}` refers to. `--var name=value` wins over "
-        "`SGPU_VAR_name`, and that over files of `--var-file`.",
+        "description": "Values that `${var.name}` refers to. `--var name=value` overrides "
+        "`SGPU_VAR_name`, which overrides files of `--var-file`.",
         "additionalProperties": _VARIABLE,
     }
     partial["properties"]["variables"] = variables

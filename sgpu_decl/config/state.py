@@ -167,28 +167,28 @@ with warnings.catch_warnings():
         )
         path: Annotated[str, AfterValidator(_path)] | None = Field(
             None,
-            description="The folder, as an absolute path that is the same on all machines; of "
-            "`databricks`, one below `/Workspace` or `/Volumes`.",
+            description="The folder, as an absolute path that is the same on all machines. With "
+            "`databricks`, a path below `/Workspace` or `/Volumes`.",
         )
         url: Annotated[str, AfterValidator(_url)] | None = Field(
             None,
             description="The server and the database, `postgresql://USER@HOST/DATABASE`, without "
-            "a password. Of `object`, the bucket and a folder in it, `s3://BUCKET/FOLDER`, `gs://` "
-            "or `az://`.",
+            "a password. With `object`, the bucket and a folder in it, `s3://BUCKET/FOLDER`, "
+            "`gs://` or `az://`.",
         )
         schema: Annotated[str, AfterValidator(_schema)] | None = Field(  # type: ignore[assignment]
             None, description="The schema of the tables; default: `sgpu`."
         )
         password: Annotated[str, AfterValidator(_password)] | None = Field(
             None,
-            description="The variable that holds the password, `env:NAME`; or `databricks`, for "
-            "Lakebase: an OAuth token of the login that the Databricks SDK finds. Default: what "
-            "libpq finds in PGPASSWORD, `~/.pgpass` or a service file.",
+            description="The variable that holds the password, as `env:NAME`. For Lakebase, "
+            "`databricks`: an OAuth token of the login that the Databricks SDK finds. Default: "
+            "the password that libpq finds in PGPASSWORD, `~/.pgpass` or a service file.",
         )
         profile: str | None = Field(
             None,
-            description="The profile of `~/.databrickscfg`; default: what the Databricks SDK finds "
-            "in variables and in that file.",
+            description="The profile of `~/.databrickscfg`; default: the login that the "
+            "Databricks SDK finds in variables and in that file.",
         )
         host: WorkspaceUrl | None = Field(
             None, description="The workspace's URL; default: that of the profile."
@@ -200,8 +200,7 @@ with warnings.catch_warnings():
         )
         endpoint: Annotated[str, AfterValidator(_endpoint)] | None = Field(
             None,
-            description="The URL of the server that has the bucket; default: that of AWS, Google "
-            "or Azure.",
+            description="The URL of the bucket's server; default: the URL of AWS, Google or Azure.",
         )
         region: Annotated[str, _named(_REGION, "a region", "eu-central-1")] | None = Field(
             None, description="The region of a bucket in S3; default: AWS_REGION, else `us-east-1`."

@@ -31,11 +31,11 @@ class DatabricksOptions(BackendOptions):
     )
     host: WorkspaceUrl | None = Field(
         None,
-        description="Databricks: the workspace's URL; credentials come from the profile for it, "
-        "and one that is for another workspace is refused.",
+        description="Databricks: the workspace's URL. The credentials come from the profile for "
+        "this URL; a profile for another workspace is refused.",
     )
     staging: Annotated[str, AfterValidator(_staging)] | None = Field(
         None,
-        description="Databricks: the folder for what a run takes along, below `/Workspace` or "
+        description="Databricks: the folder for the files of runs, below `/Workspace` or "
         "`/Volumes`; default: `.sgpu` in your own folder of the workspace.",
     )

@@ -10,6 +10,6 @@ class LocalOptions(BackendOptions):
 
     share_gpus: bool = Field(
         default=False,
-        description="This machine: ranks also get GPUs that other programs use; else a run waits "
-        "until they are free.",
+        description="This machine: ranks also get GPUs that other programs use. Otherwise a run "
+        "waits until they are free.",
     )

@@ -165,29 +165,29 @@ class RayOptions(BackendOptions):
     )
     ranks_per_node: Positive | None = Field(
         None,
-        description="Ray: how many ranks a rank group has. Default: the most for which the cluster "
-        "has enough nodes with that many GPUs.",
+        description="Ray: the number of ranks in a rank group. Default: the largest number for "
+        "which the cluster has enough nodes with as many GPUs.",
     )
     resources_per_rank: Resources = Field(
         {},
-        description="Ray: what the cluster sets aside for each rank beside its GPU: `CPU` "
-        "(default: 1), `memory`, and custom resources.",
+        description="Ray: resources of each rank beside its GPU: `CPU` (default: 1), `memory`, "
+        "and custom resources.",
     )
     strategy: Strategy = Field(
         Strategy.SPREAD,
-        description="Ray: `spread` gives each rank group a node of its own, `pack` lets rank "
-        "groups share nodes.",
+        description="Ray: `spread` gives each rank group its own node; `pack` lets rank groups "
+        "share nodes.",
     )
     labels: Labels = Field({}, description="Ray: labels that the nodes of ranks must have.")
     storage: AbsolutePath | None = Field(
         None,
-        description="Ray: a folder that this machine and all nodes have, under this path. "
-        "Default: a folder of the head node, over its dashboard.",
+        description="Ray: a folder that this machine and all nodes have under the same path. "
+        "Default: a folder of the head node, which sgpu reads through the dashboard.",
     )
     python: AbsolutePath | None = Field(
         None,
-        description="Ray: the Python of ranks, a path on the nodes. Default: the one that runs Ray "
-        "there.",
+        description="Ray: the Python of ranks, as a path on the nodes. Default: the Python that "
+        "runs Ray there.",
     )
     autoscaling: Flag | None = Field(
         None,
