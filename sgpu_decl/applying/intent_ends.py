@@ -61,7 +61,7 @@ class IntentEnds:
             return None
         return SgpuError(
             f"{error.message}. Launched, and not recorded: {_named(refs)}",
-            hint=f"what was launched goes on; {way_out}",
+            hint=f"launched runs continue; {way_out}",
             code="state_unreachable",
         )
 

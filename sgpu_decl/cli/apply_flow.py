@@ -177,7 +177,7 @@ class ApplyScreen(RolloutEvents):
         if self._signals.any:
             raise Interrupted(
                 "interrupted while another sgpu held the lock of the state",
-                hint="nothing was launched; the same command again does it",
+                hint="nothing was launched; run the command again",
             )
 
     def moved(self, why: StalePlan) -> None:
@@ -257,7 +257,7 @@ class _Interruptible:
         if self._signals.any:
             raise Interrupted(
                 "interrupted while code and environment were prepared",
-                hint="nothing was launched; the same command again goes on where it stopped",
+                hint="nothing was launched; run the command again to continue",
             )
         self._progress.advance(phase, done, total)
 
@@ -281,7 +281,7 @@ def _follow_hint(refs: tuple[AttemptRef, ...], active: list[str]) -> str:
     first = refs[0].address.name  # others may come after it
     of_one = " for one of them" if len(names) > 1 else ""
     if len(active) == len(refs):
-        going_on = "they go on"
+        going_on = "they continue"
     else:
-        going_on = f"{len(active):,} of them go on" if active else "all have ended"
+        going_on = f"{len(active):,} of them continue" if active else "all have ended"
     return f"{going_on}: see `sgpu status`, and `sgpu logs -f {first}`{of_one}"

@@ -71,9 +71,9 @@ def _option(arguments: Sequence[str], name: str, short: str | None = None) -> st
 
 
 _RUNS_AFTER_CTRL_C = {  # of the commands that launch or follow runs
-    "apply": "if something was launched, it goes on",
-    "logs": "the runs go on",
-    "wait": "the runs go on",
+    "apply": "launched runs continue",
+    "logs": "the runs continue",
+    "wait": "the runs continue",
 }
 
 

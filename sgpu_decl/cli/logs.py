@@ -94,7 +94,7 @@ def command(
     shown_ranks = {view.ref: _failed_rank(view) if rank is None else ranks for view in views}
     if not several and shown_ranks[refs[0]] != ranks:
         (failed,) = _failed_rank(views[0])
-        note(f"rank {failed} failed first, and this is what it wrote; `--rank 0` shows rank 0")
+        note(f"this is the output of rank {failed}, which failed first; `--rank 0` shows rank 0")
     if since_ns is not None:  # a run that had ended before wrote nothing since
         refs = tuple(view.ref for view in views if not _ended_before(view, since_ns))
     if follow and any(view.state.active for view in views):

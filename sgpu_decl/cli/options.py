@@ -135,8 +135,8 @@ def _note_copy(session: "Session") -> None:
     else:
         number, at = last
         show(
-            f"note: the state is that of {at:%Y-%m-%d %H:%M:%S} UTC, after entry {number}: what "
-            "was recorded since is not in it",
+            f"note: this is the state of {at:%Y-%m-%d %H:%M:%S} UTC, after entry {number}; later "
+            "entries are missing",
             err=True,
         )
 

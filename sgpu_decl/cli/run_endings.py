@@ -51,7 +51,7 @@ def await_stops(
         if signals.any:
             raise Interrupted(
                 "left while runs are being stopped",
-                hint="they go on stopping: see `sgpu status`",
+                hint="they are still stopping: see `sgpu status`",
             )
 
     session.runs.wait(stopping, tick=look)
@@ -117,7 +117,7 @@ def outcome_error(
         cancelled = end is FollowEnd.CANCELLED
         return Interrupted(
             "cancelled" if cancelled else "detached before the runs ended",
-            hint=None if cancelled else "the runs go on: see `sgpu status`",
+            hint=None if cancelled else "the runs continue: see `sgpu status`",
         )
     unseen = [view for view in views if view.unavailable and (view.state.active or view.overdue)]
     bad = [

@@ -59,6 +59,6 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
     except StoreError as error:
         raise BackendError(
             f"`{ref}` could not be pushed to {mask(target)}: {mask(str(error))}",
-            hint="try again once the server is back: what was pushed is not pushed twice",
+            hint="try again once the server is back: nothing is uploaded twice",
             code="tracking_unreachable",
         ) from error

@@ -164,7 +164,7 @@ def naming_way_out(record: LaunchRecord, *, ended: bool = False) -> Iterator[Non
         if ended:
             gone = (
                 "so are the files that were not fetched, and "
-                f"`sgpu show '{record.ref}'` has what is known here"
+                f"`sgpu show '{record.ref}'` shows its record"
             )
         raised = BackendError(
             error.message,

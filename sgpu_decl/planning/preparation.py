@@ -214,8 +214,8 @@ def _base_invalid(base: str, error: InvalidInput) -> Diagnostic:
         code="base_invalid",
         severity=Severity.WARNING,
         address=None,
-        summary=f"the files at `{base[:12]}` are not valid, so all changes count as those of this "
-        f"branch: {next((one.summary for one in error.diagnostics), error.message)}",
+        summary=f"the files at `{base[:12]}` are not valid, so all changes count as changes of "
+        f"this branch: {next((one.summary for one in error.diagnostics), error.message)}",
         hint="nothing has to be done if this branch mends them",
     )
 

@@ -186,7 +186,7 @@ def _not_reviewed(
     where = f" of the target `{plan.target}`" if plan.target else ""
     return StalePlan(
         f"{amount} in no open proposal{where}: nothing was changed",
-        hint="propose what is missing with `sgpu plan --propose`; apply again once it is reviewed",
+        hint="propose the missing changes with `sgpu plan --propose`; apply again after the review",
         code="not_reviewed",
         diagnostics=findings,
     )

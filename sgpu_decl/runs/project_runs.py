@@ -90,7 +90,7 @@ class ProjectRuns:
         }
         if names_any(name, jobs) and not names_any(name, resources):
             raise NotFound(
-                f"`{name}` is a job: it is launched where it is kept, not from here",
+                f"`{name}` is a job: only its platform launches it",
                 hint=f"`sgpu show {shlex.quote(name)}` says how its last launch went, and where "
                 "its logs are",
             )

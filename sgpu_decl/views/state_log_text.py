@@ -22,7 +22,7 @@ _WORDS = {
     "record_attempts": "{}",
     "plan_applied": "applied a plan",
     "move": "moved {}",
-    "remove": "let go of {}",
+    "remove": "removed {} from the state",
 }
 
 

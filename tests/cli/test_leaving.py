@@ -63,7 +63,7 @@ def interrupted(sgpu: Shell, *arguments: str, after: str) -> tuple[str, str]:
 
 def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
     _, said = interrupted(stubborn, "wait", "stubborn", after="waiting for stubborn#1")
-    assert "error[interrupted]: interrupted\nhint: the runs go on: see `sgpu status`" in said
+    assert "error[interrupted]: interrupted\nhint: the runs continue: see `sgpu status`" in said
     out, _ = interrupted(stubborn, "wait", "stubborn", "-o", "json", after="waiting for")
     assert json.loads(out)["error"]["code"] == "interrupted"
     (run,) = stubborn("status", "-o", "json").json["data"]["runs"]
@@ -75,7 +75,7 @@ def test_wait_is_left_and_the_run_goes_on(stubborn: Shell) -> None:
 def test_what_is_being_stopped_goes_on_stopping(stubborn: Shell, command: list[str]) -> None:
     _, said = interrupted(stubborn, *command, after="stubborn#1 asked to stop")
     assert "error[interrupted]: left while runs are being stopped" in said
-    assert "hint: they go on stopping" in said
+    assert "hint: they are still stopping" in said
     stubborn.write("end", "")
     if command[0] == "cancel":
         stubborn("wait", "stubborn")
@@ -91,13 +91,13 @@ def test_the_hint_after_ctrl_c_names_target_and_project() -> None:
         (["wait", "--target=prod", "--", "--project=x"], " -t prod"),
     ):
         hint = as_sgpu_error(KeyboardInterrupt(), arguments).hint
-        assert hint == f"the runs go on: see `sgpu status{where}`"
+        assert hint == f"the runs continue: see `sgpu status{where}`"
 
 
 def test_the_hint_after_ctrl_c_speaks_of_launches_only_where_there_can_be_one() -> None:
     hints = {name: as_sgpu_error(KeyboardInterrupt(), [name]).hint for name in ("apply", "plan")}
     assert hints == {
-        "apply": "if something was launched, it goes on: see `sgpu status`",
+        "apply": "launched runs continue: see `sgpu status`",
         "plan": None,
     }
 

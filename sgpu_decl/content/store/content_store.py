@@ -274,7 +274,7 @@ def store_error(store: Path, error: OSError) -> SgpuError:
     if error.errno in (*FULL, errno.EFBIG):
         return SgpuError(
             f"the disk of the store `{store}` is full: {error_text(error)}",
-            hint="make room, for example by `sgpu gc`, and try again: what was copied is kept",
+            hint="free space, for example with `sgpu gc`, and try again: copied files are kept",
             code="store_full",
         )
     return SgpuError(

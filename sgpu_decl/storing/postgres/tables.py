@@ -128,7 +128,7 @@ class PostgresTables:
             raise StoreDown(
                 f"the shared state in `{self.name}` cannot be reached: {_first_line(error)}",
                 hint="is the server up, does the database exist, and may this user connect from "
-                "here? what was recorded still stands",
+                "here? earlier records are intact",
             ) from error
         except psycopg.Error as error:
             raise SgpuError(

@@ -197,7 +197,7 @@ def _translated(path: Path, error: sqlite3.Error) -> SgpuError:
     if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
         return SgpuError(
             f"the state `{path}` cannot be read or written: {error} ({error.sqlite_errorname})",
-            hint="is its disk full or failing? what was recorded before still stands",
+            hint="is its disk full or failing? earlier records are intact",
             code="state_unreachable",
         )
     if code == sqlite3.SQLITE_NOTADB:

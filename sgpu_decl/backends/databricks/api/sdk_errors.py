@@ -68,7 +68,7 @@ _BY_CLASS: Mapping[str, _Wording] = MappingProxyType(
         "PermissionDenied": _Wording(
             "permission_denied",
             "does not allow it: {message}",
-            "ask who manages the workspace for this permission, or for this scope of the token",
+            "ask an admin of the workspace for this permission, or for this scope of the token",
         ),
         "ResourceExhausted": _Wording(
             "limit_reached",
@@ -97,7 +97,7 @@ _UNREACHABLE = _Wording(
 _CUT = _Wording(
     "connection_lost",
     "closed the connection ({message})",
-    "try again: what was already done is found again",
+    "try again: sgpu finds the steps that are done",
     retryable=True,
 )
 

@@ -175,7 +175,7 @@ def log_findings(lines: Sequence[tuple[float, str]], ready: Record | None) -> It
         yield warn(
             "node-logs",
             "no line of the log came, neither from the log service nor from MLflow",
-            "ask who manages the workspace whether logs of AI Runtime are kept",
+            "ask an admin of the workspace whether logs of AI Runtime are kept",
         )
         return
     if ready is not None:

@@ -175,5 +175,5 @@ def _words(errors: list[dict[str, Any]]) -> str:
 
 def _refusal(words: str) -> tuple[str, str]:
     """The text and the hint of a finding about a run that `config:validate` refuses."""
-    hint = "correct what it names, or ask who manages the workspace"
+    hint = "correct what it names, or ask an admin of the workspace"
     return f"`config:validate` refuses it: {words}", hint

@@ -192,5 +192,5 @@ def _closed(check: str, refusal: Refusal) -> Finding:
     return warn(
         check,
         f"the workspace does not say: {refusal.message} ({refusal.code})",
-        "ask who manages the workspace, if you need it",
+        "ask an admin of the workspace, if you need it",
     )

@@ -155,7 +155,7 @@ class RemoteChecks:
                 place=self._first_place(
                     f"permissions.{number}.group", f"permissions.{number}", "permissions"
                 ),
-                hint="correct its name, or ask who manages the workspace to add it",
+                hint="correct its name, or ask an admin of the workspace to add it",
             )
 
     def _experiment_folder(self) -> Iterator[Diagnostic]:

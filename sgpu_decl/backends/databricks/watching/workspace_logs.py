@@ -113,7 +113,7 @@ def _nothing(ref: AttemptRef, host: str) -> NotFound:
     return NotFound(
         f"`{host}` has no log of `{ref}`: neither its log service nor the artifacts of its MLflow "
         "run have one",
-        hint=f"`sgpu show '{ref}'` says how it ended; ask who manages the workspace whether logs "
+        hint=f"`sgpu show '{ref}'` says how it ended; ask an admin of the workspace whether logs "
         "of AI Runtime are kept, or use a later `env.base`",
         code="no_logs",
     )

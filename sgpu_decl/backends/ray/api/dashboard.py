@@ -251,7 +251,7 @@ class Dashboard:
             if lost.sent and method != "GET":
                 raise OutcomeUnknown(
                     f"the answer of `{self.address.url}` to `{method} {target}` was lost: {lost}",
-                    hint="apply again: sgpu finds what was started and does not start it twice",
+                    hint="apply again: sgpu finds the launched run and does not launch it twice",
                 ) from lost
             raise self._unreachable(str(lost)) from lost
         if self._requires_token is None and answer.status in (200, 404, *_REFUSALS):

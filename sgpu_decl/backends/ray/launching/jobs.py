@@ -126,7 +126,7 @@ def _may_be_submitted(error: BackendError) -> bool:
 def _unknown(error: BackendError) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"{error.message}; whether the job was submitted is not known",
-        hint="apply again: sgpu finds what was started and does not start it twice",
+        hint="apply again: sgpu finds the launched run and does not launch it twice",
     )
 
 

@@ -134,7 +134,7 @@ def access_findings(
     yield Diagnostic(
         code="ray_open",
         severity=Severity.WARNING,
-        summary=f"`{address.url}` asks for no token: whoever reaches it can run code there",
+        summary=f"`{address.url}` asks for no token: everybody who reaches it can run code there",
         place=place,
         hint="start the cluster with `RAY_AUTH_MODE=token` "
         f"(Ray {FIRST_RAY_WITH_TOKENS} and newer)",
