@@ -134,6 +134,6 @@ def _stdout_closed_error() -> SgpuError:
 def _stdout_write_error(error: OSError) -> SgpuError:
     return SgpuError(
         f"the answer cannot be written to stdout: {(error.strerror or str(error)).lower()}",
-        hint="send it elsewhere, or make room there; what was launched goes on: see `sgpu status`",
+        hint="write it elsewhere, or free space there; launched runs continue: see `sgpu status`",
         code="system",
     )

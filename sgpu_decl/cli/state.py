@@ -169,10 +169,10 @@ def log_command(*, source: ProjectSource, tail: int, output: str) -> int:
 @lock_option
 @output_option()
 def push_command(*, source: ProjectSource, state_file: Path, output: str) -> int:
-    """Record a state that `sgpu state pull` printed to FILE, in the place of what is recorded.
+    """Replace the recorded state by FILE, a state that `sgpu state pull` printed.
 
-    So a state comes back from a shared store, or goes to another one. It is refused if another
-    state is recorded, or a newer version of this one.
+    So you can move a state from a shared store to this machine, or to another store. push refuses
+    FILE if another state is recorded, or a newer version of this one.
     """
     done = source.recorded().state.push(state_file)
     if output == "json":
@@ -190,8 +190,8 @@ def push_command(*, source: ProjectSource, state_file: Path, output: str) -> int
 def migrate_command(*, source: ProjectSource, output: str) -> int:
     """Copy the state of this machine to the shared store that `state` in sgpu.yml names.
 
-    Runs and their history are copied. What was copied is read back and compared. The old file stays
-    beside its place as `state.db.migrated`. Each target has a state of its own.
+    migrate copies runs and their history, reads the copy back and compares it. The old file stays
+    as `state.db.migrated`. Each target has its own state.
     """
     done = source.recorded().state.migrate()
     if output == "json":
@@ -207,10 +207,10 @@ def migrate_command(*, source: ProjectSource, output: str) -> int:
 @lock_option
 @output_option()
 def claim_command(*, source: ProjectSource, output: str) -> int:
-    """Say that a shared state belongs to this repository and folder, after they got another name.
+    """Bind a shared state to this repository and folder, after you renamed one of them.
 
-    Commands in a checkout of another repository, or in another folder, are refused from then on.
-    Each target has a state of its own.
+    From then on, sgpu refuses commands in a checkout of another repository, or in another folder.
+    Each target has its own state.
     """
     home = source.recorded().state.claim()
     if output == "json":
@@ -233,9 +233,8 @@ def claim_command(*, source: ProjectSource, output: str) -> int:
 def compact_command(*, source: ProjectSource, older_than: str, output: str) -> int:
     """Delete old entries of a shared state, and proposals that have expired.
 
-    The state stays as it is, with the history of all runs. `sgpu state log` and `--at` go back to
-    the oldest entry that is left. In PostgreSQL and in a bucket, the user needs the right to
-    delete.
+    The state keeps the history of all runs. `sgpu state log` and `--at` then go back only to the
+    oldest entry that is left. In PostgreSQL and in a bucket, you need the right to delete.
     """
     done = source.recorded().state.compact(read_duration(older_than))
     if output == "json":

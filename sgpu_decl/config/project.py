@@ -26,9 +26,9 @@ class Presets(Block):
 
     name_prefix: str | None = Field(
         None,
-        description="What the names of jobs in the workspace begin with. "
-        f"`{USER}` in it stands for who applies. With `mode: development` it must hold that, and "
-        f"the default is `[dev {USER}] `.",
+        description=f"The prefix of job names in the workspace. `{USER}` in it means the user who "
+        f"applies. With `mode: development` the prefix must contain `{USER}`, and the default is "
+        f"`[dev {USER}] `.",
     )
     tags: dict[TagName, str] = Field({}, description="Tags of all runs and jobs.")
     paused: Flag | None = Field(
@@ -58,8 +58,8 @@ class _Functions(Block):
 
     keep_warm: Duration | None = Field(
         None,
-        description="How long what ranks import stays imported after a call, for the next one on "
-        "this machine; default: 2m in notebooks, elsewhere 0, which is off.",
+        description="How long modules stay imported after a call, for the next call on this "
+        "machine. Default: 2m in notebooks; elsewhere 0, which turns it off.",
     )
 
 

@@ -80,17 +80,17 @@ class Code(Block):
     )
     count: Count = Field(
         Count.AUTO,
-        description="Which changes of the code launch the run again. `auto`: those of files that "
-        "the run may use, so no documents at the top, `docs/`, settings of CI and editors, "
-        "notebooks and tests, unless the run reaches them. `all`: those of all files that travel.",
+        description="Which changed files launch the run again. `auto`: files that the run may "
+        "use. Documents at the top, `docs/`, settings of CI and editors, notebooks and tests "
+        "count only if the run reaches them. `all`: all files that ranks get.",
     )
 
 
 class Logs(Block):
     redact: Flag = Field(
         default=False,
-        description="Whether values of `env.secrets` are masked in the log files too, in the "
-        "standard streams of Python ranks. Where sgpu shows output, they are always masked.",
+        description="Also mask values of `env.secrets` in the log files of Python ranks. Output "
+        "that sgpu shows is always masked.",
     )
 
 
@@ -134,7 +134,7 @@ _FIRST_BACKOFF = Duration(1.0)
 class Retry(Block):
     other_tools: ClassVar[Mapping[str, OtherToolKey]] = RETRY_KEYS
 
-    max: WholeNumber = Field(0, description="How many restarts at most, within one attempt.")
+    max: WholeNumber = Field(0, description="The largest number of restarts within one attempt.")
     on: tuple[Literal["infra", "error"], ...] = Field(
         ("infra",),
         description="Which failures lead to a restart: `infra` (the machine), `error` (the user's "
@@ -198,8 +198,8 @@ class Permission(Block):
         Field(pattern=rf"^({'|'.join(LEVELS)}|{_OF_PLATFORM.pattern})$|\$\{{"),
         BeforeValidator(_level),
     ] = Field(
-        description="What is allowed: `view`, `run` or `manage`, or the name that the platform has "
-        "for a level, such as `CAN_VIEW`."
+        description="The level: `view`, `run` or `manage`, or the platform's own name of a level, "
+        "such as `CAN_VIEW`."
     )
     user: str | None = Field(None, description="A user's name.")
     group: str | None = Field(None, description="A group's name.")

@@ -168,13 +168,13 @@ def check_tree(plan: Plan, root: Path) -> None:
     commit = (planned.commit or "of the plan")[:12]
     if files is None:
         raise StalePlan(
-            "the plan was made from other files than those of the commit here, and git does not "
+            "the plan was made from other files than the commit here has, and git does not "
             f"have them to compare: tree {planned.tree[:12]}, here {head.tree[:12]}",
             hint=f"`git fetch` and check out commit {commit}, or plan again",
             code="other_tree",
         )
     raise StalePlan(
-        "the plan was made from other files than those of the commit here, which differ in "
+        "the plan was made from other files than the commit here has; they differ in "
         + _listing(files),
         hint=f"check out commit {commit}, or plan again",
         code="other_tree",
