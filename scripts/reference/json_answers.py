@@ -51,29 +51,29 @@ ANSWERS = {
     ),
     "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files", inside="files[]=Files-of-a-plan"),
     "fmt": _answer(
-        "files", "One object for each file: `file`, and whether it `changes`; of standard input the `text`, too.", stable=False, inside="files[]=A-formatted-file",
+        "files", "One object for each file: `file`, and whether it `changes`; for standard input, also the `text`.", stable=False, inside="files[]=A-formatted-file",
     ),
     "graph": _answer(
-        "nodes edges", "Of each node `address`, `kind`, `cells` and the number of its `actions`; of each edge `from`, `to` and "
+        "nodes edges", "Each node has `address`, `kind`, `cells` and the number of its `actions`; each edge has `from`, `to` and "
         "`relation`.", stable=False, inside="nodes[]=A-node-of-a-graph edges[]=An-edge-of-a-graph",
     ),
     "apply": _answer(
-        "plan", "The plan, and the runs at their end. If a run failed, `error` stands beside `data`.",
+        "plan", "The plan, and the runs at their end. If a run failed, `error` is beside `data`.",
         sometimes="attempts attached runs", inside="runs[]=A-run",
     ),
     "run": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
     "destroy": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
     "status": _answer("project runs", "One object for each run: see [a run](#a-run).", sometimes="jobs", inside="runs[]=A-run"),
-    "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` stands beside `data`.", inside="runs[]=A-run"),
-    "cancel": _answer("runs", "The runs after it: see [a run](#a-run).", inside="runs[]=A-run"),
+    "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` is beside `data`.", inside="runs[]=A-run"),
+    "cancel": _answer("runs", "The runs after the cancel: see [a run](#a-run).", inside="runs[]=A-run"),
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
-        "[A run](#a-run) with its `spec` and its `history`. Of a saved plan, the plan; of a job, the job.",
+        "[A run](#a-run) with its `spec` and its `history`. For a saved plan, the plan; for a job, the job.",
         sometimes="restart restarts waiting_for ray working_files metrics metrics_problem not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
-        "text}`. Of several runs, `runs`, the rows of the [table](../sweeps.md).",
+        "text}`. For several runs, `runs`: the rows of the [table](../sweeps.md).",
         sometimes="runs", inside="results[]=A-result runs[]=A-row-of-a-table",
     ),
     "stacks": _answer(
@@ -88,10 +88,10 @@ ANSWERS = {
     ),
     "diff": _answer(
         "before after fields files packages results metrics not_compared",
-        "The two attempts, and what differs in each part: `before` and `after` of each value, the `diff` of a file.", inside="before=An-attempt after=An-attempt fields[]=A-changed-field files[]=A-changed-file packages[]=A-changed-package results[]=A-changed-value metrics[]=A-changed-value",
+        "The two attempts, and the differences of each part: `before` and `after` of each value, and the `diff` of a file.", inside="before=An-attempt after=An-attempt fields[]=A-changed-field files[]=A-changed-file packages[]=A-changed-package results[]=A-changed-value metrics[]=A-changed-value",
     ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
-    "fetch": _answer("folder files bytes lacking", "Where the files are; `lacking` names those that are missing.", stable=False),
+    "fetch": _answer("folder files bytes lacking", "The folder of the files; `lacking` names the missing files.", stable=False),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False, inside="resources[]=A-recorded-resource"),
     "state show": _answer("address backend owner gone attempt state spec", "One recorded resource.", stable=False),
     "state pull": _answer(
@@ -100,25 +100,25 @@ ANSWERS = {
     ),
     "state mv": _answer("moved", "`{\"from\", \"to\"}`.", stable=False, inside="moved=A-move"),
     "state rm": _answer("removed", "The address.", stable=False),
-    "state log": _answer("entries", "Of each entry of a shared state `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
-    "state migrate": _answer("resources attempts kept", "How many were copied, and the file of the old state.", stable=False),
-    "state push": _answer("resources attempts", "How many were recorded.", stable=False),
-    "state claim": _answer("repository folder", "What the state belongs to now.", stable=False),
-    "state compact": _answer("entries first proposals", "How many entries and proposals were deleted, and the oldest entry that is left; null where none was deleted.", stable=False),
+    "state log": _answer("entries", "Each entry of a shared state has `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
+    "state migrate": _answer("resources attempts kept", "The numbers of copied resources and attempts, and the file of the old state.", stable=False),
+    "state push": _answer("resources attempts", "The numbers of recorded resources and attempts.", stable=False),
+    "state claim": _answer("repository folder", "The repository and the folder that the state belongs to now.", stable=False),
+    "state compact": _answer("entries first proposals", "The numbers of deleted entries and proposals, and the oldest entry that is left; null if none was deleted.", stable=False),
     "state unlock": _answer("unlocked", "The id of the lock.", stable=False),
     "env bases": _answer("bases", "One object for each base environment.", stable=False, inside="bases[]=A-base-environment"),
     "env show": _answer(
         "name kind digest python cuda os complete absent hashed bytes files notes packages", "The environment.", stable=False, inside="packages[]=A-package",
     ),
     "env requirements": _answer("base requirements left_out", "The text of the file.", stable=False),
-    "env diff": _answer("before after facts added removed changed partial", "What differs.", stable=False),
+    "env diff": _answer("before after facts added removed changed partial", "The differences.", stable=False),
     "schema": _answer("run project plan state events stream", "The JSON Schemas by name; with `--write`, `written`: the folder.", stable=False),
     "explain": _answer(
         "", "The code, or the field. Without a name, `codes`: all of them.", stable=False,
         sometimes="code family severities exit_code meaning example solution path type default description required children", inside="children[]=A-field",
     ),
     "gc": _answer(
-        "attempts bytes code_bytes environment_bytes freed kept not_found problems", "What was deleted, or would be; `kept` is old enough to go, and stays.", stable=False,
+        "attempts bytes code_bytes environment_bytes freed kept not_found problems", "The deleted attempts and bytes, or with `--dry-run` those that gc would delete; `kept` are attempts that are old enough but stay.", stable=False,
         inside="freed[]=An-attempt-that-goes kept[]=An-attempt-that-stays not_found[]=An-owner-that-is-not-found problems[]=A-thing-that-gc-could-not-do",
     ),
     "doctor": _answer("project findings summary", "One finding for each check.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
@@ -127,9 +127,9 @@ ANSWERS = {
     "version": _answer("version", "The version.", stable=False),
     "adopt": _answer("adopted id", "The job.", stable=False),
     "mlflow sync": _answer(
-        "attempt tracking_uri run_id runs metrics artifacts left", "What was pushed; `left` names what was not.", stable=False,
+        "attempt tracking_uri run_id runs metrics artifacts left", "The uploaded values; `left` names the others.", stable=False,
     ),
-    "dev workspace": _answer("url root environment", "How to reach the emulated workspace. It is printed once it serves.", stable=False),
+    "dev workspace": _answer("url root environment", "The address of the emulated workspace. The command prints it once the workspace serves.", stable=False),
 }  # fmt: skip
 
 HEAD = """\
@@ -142,8 +142,8 @@ With `-o json` a command prints one object on stdout. Progress, messages and the
 {"v": 1, "error": {"code": "", "message": "", "hint": "", "retryable": false, "diagnostics": []}}
 ```
 
-Both keys are there where an apply worked and a run failed. `sgpu explain` lists the codes, and
-[exit codes](../running.md#exit-codes) say how the command ended. A diagnostic is
+If an apply worked and a run failed, the object has both keys. `sgpu explain` lists the codes, and
+the [exit code](../running.md#exit-codes) gives the outcome of the command. A diagnostic is
 
 ```json
 {"code": "", "severity": "", "summary": "", "file": "", "line": 1, "column": 1, "hint": "", "related": []}
@@ -151,7 +151,7 @@ Both keys are there where an apply worked and a run failed. `sgpu explain` lists
 
 Times are RFC 3339, in UTC. An amount that is unknown is `null`, never 0.
 
-**Stable** means: in versions with the same `v`, these keys stay and mean the same. New keys may come, so ignore those that you do
+**Stable** means: versions with the same `v` keep these keys and their meaning. They may add keys, so ignore keys that you do
 not know. Answers that are not stable are for people and for bug reports.
 
 | command | keys of `data` | stable |
@@ -160,18 +160,18 @@ not know. Answers that are not stable are for people and for bug reports.
 _ATTEMPT_KEYS = {
     "address": "such as `run.train`",
     "name": "the address without its kind: `train`",
-    "attempt": "the number: that of `train#8` is 8",
+    "attempt": "the number, such as 8 for `train#8`",
     "state": ", ".join(f"`{state}`" for state in AttemptState),
     "started_at": "a time, or `null`",
     "ended_at": "a time, or `null`",
 }
 _RANK_MEANINGS = {
     "rank": "its number",
-    "node_rank": "that of its node, or `null`",
+    "node_rank": "the number of its node, or `null`",
     "state": "`queued`, `starting`, `running`, `succeeded`, `failed`, or `stopped` with the others",
     "exit_code": "or `null`",
-    "signal": "what ended it, such as `SIGKILL`, or `null`",
-    "dropped_bytes": "of its output that are missing: the disk was full",
+    "signal": "the signal that ended it, such as `SIGKILL`, or `null`",
+    "dropped_bytes": "bytes of its output that are missing because the disk was full",
 }
 _RANK_KEYS = {one.name: _RANK_MEANINGS[one.name] for one in fields(RankView)}
 _RECORDED = state_schema()["properties"]["resources"]["items"]["properties"]["attempts"]["items"]
@@ -180,9 +180,9 @@ _RECORDED_MEANINGS = {
     **_ATTEMPT_KEYS,
     "token": "",
     "backend": "where its ranks ran",
-    "fingerprint": "what identifies the computation",
+    "fingerprint": "a hash that identifies the computation",
     "code_digest": "of the code, or `null`",
-    "created_at": "when it was decided",
+    "created_at": "the time of the decision",
     "exit_code": "or `null`",
     "class": "of the failure, or `null`: see [Failures](../running.md#failures)",
 }
@@ -196,24 +196,24 @@ OBJECTS = {
             "exit_code": "of the run, or `null`",
             "ranks": "[ranks](#a-rank), in their order",
             "first_cause": "[the failure](#a-first-cause) that happened first, or `null`",
-            "restart": "how often the ranks were started again",
+            "restart": "the number of restarts",
             "restarts": "the newest [restarts](#a-restart)",
-            "links": "where its things are, by name: `folder`, `output`, `mlflow`, and what the backend has",
+            "links": "its links by name: `folder`, `output`, `mlflow`, and those of the backend",
         },
         {
-            "waiting_for": "what it waits for: `gpus`, `max_parallel`, `earlier attempts`, `backoff`, or words",
+            "waiting_for": "the reason of its wait: `gpus`, `max_parallel`, `earlier attempts`, `backoff`, or a text",
             "ray": "[its Ray cluster](#a-ray-cluster)",
             "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
             "metrics": "the last values in `metrics.json` of its output by name, once it has ended; `null` for one that is not finite",
-            "metrics_problem": "what of `metrics.json` could not be read",
-            "not_responding_since": "when its supervisor stopped answering",
+            "metrics_problem": "the part of `metrics.json` that could not be read",
+            "not_responding_since": "the time at which its supervisor stopped answering",
             "processes_left": "pids of processes that nobody supervises",
-            "unavailable": "why its backend cannot be asked: the rest is as it was recorded",
-            "way_out": "the next step, where `unavailable` is there",
-            "unknown_since": "when its backend last said how it stands, where `unavailable` is there and that is known",
+            "unavailable": "why its backend cannot be asked; the other values are the recorded ones",
+            "way_out": "the next step, beside `unavailable`",
+            "unknown_since": "the time of its backend's last answer, beside `unavailable`, if known",
             "hidden_from": "the user from whom its platform hides it",
-            "skipped": "true if it never started, since a run that it comes after has not succeeded: its state is `failed`",
-            "overdue": "true if it must have ended, and how is not known: its state is `lost`, and it may have succeeded",
+            "skipped": "true if it never started, because a run that it comes after has not succeeded; its state is `failed`",
+            "overdue": "true if it must have ended with an unknown outcome: its state is `lost`, but it may have succeeded",
         },
         {
             "ranks[]": "A rank", "first_cause": "A first cause", "restarts[]": "A restart", "ray": "A Ray cluster",
@@ -226,29 +226,29 @@ OBJECTS = {
     ),
     "A first cause": Object(
         {
-            "rank": "whose fault it was, or `null`",
+            "rank": "the rank that caused it, or `null`",
             "class": "see [Failures](../running.md#failures), or `null`",
             "summary": "one line",
             "traceback": "a text, or `null`",
             "simultaneous": "the other ranks that failed within 5 ms",
         },
         {
-            "stacks": "of each rank with a stack `rank` and `file`",
-            "memory": "what took the memory, where there was too little",
-            "code": "`copy` is the folder with the code as it ran, `changed` are the files that differ by now",
+            "stacks": "`rank` and `file` of each rank with a stack",
+            "memory": "the users of the memory, if it ran out",
+            "code": "`copy` is the folder with the code of the attempt, `changed` are the files that differ now",
             "missing": "`path` is a file that the rank did not find, `reason` and `hint` say why",
         },
         {"stacks[]": "A file with a stack", "code": "A copy of the code", "missing": "A missing file"},
     ),
-    "A file with a stack": Object({"rank": "whose stack it is", "file": "on this machine"}),
-    "A copy of the code": Object({"copy": "a folder", "changed": "files that differ by now"}),
-    "A missing file": Object({"path": "what the rank opened", "reason": "why it is not there", "hint": "what to do"}),
+    "A file with a stack": Object({"rank": "its number", "file": "on this machine"}),
+    "A copy of the code": Object({"copy": "a folder", "changed": "files that differ now"}),
+    "A missing file": Object({"path": "the path that the rank opened", "reason": "why the file is missing", "hint": "what to do"}),
     "A restart": Object(
         {
             "restart": "its number, from 1",
-            "at": "when the ranks ended",
-            "starts_at": "when they start again",
-            "rank": "whose fault it was, or `null`",
+            "at": "the time when the ranks ended",
+            "starts_at": "the time when they start again",
+            "rank": "the rank that caused it, or `null`",
             "class": "see [Failures](../running.md#failures)",
             "summary": "one line",
         }
@@ -256,7 +256,7 @@ OBJECTS = {
     "A Ray cluster": Object(
         {"version": "of Ray", "nodes": "how many", "dashboard": "an address, or `null`", "token_file": "a file, or `null`", "host": "the node of both, or `null`"}
     ),
-    "Working files": Object({"names": "some of them", "count": "how many there are"}),
+    "Working files": Object({"names": "some of them", "count": "their number"}),
     "An attempt of the history": Object(
         {
             **{
@@ -264,8 +264,8 @@ OBJECTS = {
                 for key, schema in _RECORDED["properties"].items()
                 if key not in STATE_ALONE and key in _RECORDED["required"]
             },
-            "restart": "how often the ranks were started again",
-            "changed": "the fields that differ from the attempt before; `code`, `environment` and `packages` stand for content",
+            "restart": "the number of restarts",
+            "changed": "the fields that differ from the attempt before; `code`, `environment` and `packages` mean changed content",
         },
         {
             key: schema["description"]
@@ -275,7 +275,7 @@ OBJECTS = {
     ),
     "An attempt": Object(_ATTEMPT_KEYS),
     "A result": Object(
-        {"rank": "its number", "value": "what it returned"},
+        {"rank": "its number", "value": "its return value"},
         {"secrets": "the names of the secrets that were masked in it"},
     ),
     "A row of a table": Object(
@@ -283,8 +283,8 @@ OBJECTS = {
             **_ATTEMPT_KEYS,
             "seconds": "from its start until its end, or until now; or `null`",
             "axes": "the values of its matrix, by axis; empty outside of a matrix",
-            "returned": "what its lowest rank with a value returned, by key; what is no mapping stands under `value`",
-            "unread": "why that could not be read, or `null`: `returned` is empty then, and says nothing",
+            "returned": "the return value of the lowest rank that has one, by key; a value that is not a mapping is under `value`",
+            "unread": "why the return value could not be read, or `null`; `returned` is then empty",
             "metrics": "the last value of each MLflow metric, by name; `null` is NaN or infinite",
             "secrets": "the names of the secrets that were masked in it",
         }
@@ -297,33 +297,33 @@ OBJECTS = {
         },
         inside={"related[]": "A related place"},
     ),
-    "A related place": Object({"file": "a path", "line": "from 1", "column": "from 1", "note": "what is there"}),
+    "A related place": Object({"file": "a path", "line": "from 1", "column": "from 1", "note": "a description"}),
     "A changed field": Object({"path": "such as `args.lr`", **_VALUES}),
     "A changed file": Object(
         {
             "path": "in the code", "change": "`added`, `removed` or `changed`", "diff": "a unified diff, or `null`",
-            "note": "why there is none, or `null`",
+            "note": "why there is no diff, or `null`",
         }
     ),
     "A changed package": Object({"name": "of the package", **_VALUES}),
     "A changed value": Object({"name": "of the result or the metric", **_VALUES}),
-    "A formatted file": Object({"file": "a path", "changes": "whether it is written otherwise"}, {"text": "of standard input"}),
+    "A formatted file": Object({"file": "a path", "changes": "whether the format changes it"}, {"text": "of standard input"}),
     "A node of a graph": Object(
-        {"address": "such as `run.train`", "kind": "`run`, `job` or `environment`", "cells": "how many runs of a matrix"},
-        {"actions": "how many of each action, with `--plan`"},
+        {"address": "such as `run.train`", "kind": "`run`, `job` or `environment`", "cells": "the number of runs of a matrix"},
+        {"actions": "the number of each action, with `--plan`"},
     ),
-    "An edge of a graph": Object({"from": "an address", "to": "an address", "relation": "what the one is to the other"}),
+    "An edge of a graph": Object({"from": "an address", "to": "an address", "relation": "how `from` uses `to`"}),
     "Files of a plan": Object(
         {
             "root": "the folder", "digest": "of the code", "travels": "files: `path`, `bytes` and `link`",
-            "counted": "for each way in which runs use the code, what of it counts",
-            "kept_back": "files that stay: `path`, and the `rule`, with its `pattern`, `file` and `line`",
+            "counted": "the files that count, for each way in which runs use the code",
+            "kept_back": "excluded files: `path`, and the `rule`, with its `pattern`, `file` and `line`",
         },
         inside={
             "travels[]": "A file that travels", "counted[]": "What counts", "kept_back[]": "A file that is kept back",
         },
     ),
-    "A file that travels": Object({"path": "in the code", "bytes": "its size", "link": "where it leads to, or `null`"}),
+    "A file that travels": Object({"path": "in the code", "bytes": "its size", "link": "its target, or `null`"}),
     "What counts": Object(
         {
             "run": "the first such run", "uncounted": "the files that do not count, each with its kind",
@@ -331,17 +331,17 @@ OBJECTS = {
         },
         inside={"uncounted[]": "A file with a reason", "reached[]": "A file with a reason"},
     ),
-    "A file with a reason": Object({"path": "in the code", "why": "in words"}),
+    "A file with a reason": Object({"path": "in the code", "why": "a text"}),
     "A file that is kept back": Object(
         {
-            "path": "in the folder", "rule": "why", "pattern": "what excludes it, or `null`", "file": "with the pattern, or `null`",
+            "path": "in the folder", "rule": "the rule that excludes it", "pattern": "the pattern that excludes it, or `null`", "file": "with the pattern, or `null`",
             "line": "of the pattern, or `null`",
         }
     ),
-    "A stack": Object({"rank": "its number", "pid": "of its process", "stack": "a text, or `null`", "reason": "why there is none"}),
+    "A stack": Object({"rank": "its number", "pid": "of its process", "stack": "a text, or `null`", "reason": "why there is no stack"}),
     "Ranks with equal stacks": Object(
         {
-            "ranks": "their numbers", "differs": "whether more than half of all ranks have other stacks, the same ones",
+            "ranks": "their numbers", "differs": "whether more than half of all ranks share another stack",
             "at": "the outermost line of these stacks that differs from them, or `null`",
         }
     ),
@@ -356,7 +356,7 @@ OBJECTS = {
     "A recorded resource": Object(
         {
             "address": "such as `run.train`", "backend": "its name", "owner": "the file that declares it",
-            "gone": "whether it was destroyed or forgotten", "attempt": "the newest, or `null`", "state": "of that, or `null`",
+            "gone": "whether it was destroyed or removed", "attempt": "the newest, or `null`", "state": "of that attempt, or `null`",
             "spec": "the config that was applied last",
         }
     ),
@@ -369,29 +369,29 @@ OBJECTS = {
         inside={"platform": "A platform of a base", "source": "A source of a base"},
     ),
     "A platform of a base": Object({"base_environment": "", "environment_version": "", "notebook": ""}),
-    "A source of a base": Object({"title": "", "url": "", "as_of": "when the page said so"}),
+    "A source of a base": Object({"title": "", "url": "", "as_of": "the date of the page"}),
     "A package": Object({"name": "", "version": ""}),
-    "A check": Object({"check": "its name", "verdict": "`ok`, `warn` or `fail`", "text": "what was found", "hint": "or `null`"}),
+    "A check": Object({"check": "its name", "verdict": "`ok`, `warn` or `fail`", "text": "the finding", "hint": "or `null`"}),
     "Counted checks": Object({"ok": "", "warn": "", "fail": ""}),
     "A field": Object(
         dict.fromkeys(("path", "type", "default", "description", "required", "children"), ""), inside={"children[]": "A field"}
     ),
-    "An attempt that goes": Object({"attempt": "written `train#8`", "bytes": "what it takes up, on this machine and elsewhere"}),
+    "An attempt that goes": Object({"attempt": "written `train#8`", "bytes": "its size, on this machine and elsewhere"}),
     "An attempt that stays": Object({
         "attempt": "written `train#8`",
         "reason": "; ".join(f"`{reason}`: {words}" for reason, words in WHY_KEPT.items()),
     }),
     "An owner that is not found": Object(
-        {"path": "a project or a saved plan", "record": "the file that keeps its things", "kept_until": "a time, or `null`"}
+        {"path": "a project or a saved plan", "record": "the record that keeps its files", "kept_until": "a time, or `null`"}
     ),
-    "A thing that gc could not do": Object({"summary": "what could not be looked at or deleted, and why", "hint": "the next step, or `null`"}),
+    "A thing that gc could not do": Object({"summary": "the thing that gc could not read or delete, and why", "hint": "the next step, or `null`"}),
 }  # fmt: skip
 
 OBJECTS_HEAD = """\
 ## Objects inside of answers
 
-An object is as stable as the answer that it stands in. The schemas of plans and states are files of their own. What stands in
-`spec`, `value`, `axes`, `returned` and `metrics` is yours.
+An object is as stable as the answer that contains it. Plans and states have their own schemas. The content of `spec`, `value`,
+`axes`, `returned` and `metrics` is yours.
 """
 
 
