@@ -159,3 +159,9 @@ def test_a_file_that_is_no_plan_is_refused(host: CommentHost, tmp_path: Path) ->
     refused = comment("change", "hello", tmp_path, host.github(5))
     assert refused.returncode == 1
     assert refused.stderr == "error: the file does not begin with the marker of a plan\n"
+
+
+@pytest.mark.parametrize("kind", ["change", "drift", "no-drift"])
+def test_outside_of_ci_the_plan_is_printed(kind: str, tmp_path: Path) -> None:
+    shown = comment(kind, f"{MARKER}\none", tmp_path, {})
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"{MARKER}\none\n", "")

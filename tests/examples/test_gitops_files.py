@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -152,3 +153,38 @@ def test_the_example_applies_here_and_is_then_up_to_date(example: Copied) -> Non
     assert applied.returncode == 0, applied.stderr
     assert {run["state"] for run in item.data("status")["runs"]} == {"succeeded"}
     assert item.sgpu("plan", "--detailed-exitcode").returncode == 0
+
+
+@pytest.mark.expensive
+def test_the_first_push_is_green_and_a_later_one_without_a_review_is_not(
+    example: Copied, tmp_path: Path
+) -> None:
+    item = example("gitops")
+
+    def git(*words: str) -> None:
+        named = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", *named, *words], cwd=item.folder, check=True)
+
+    def push() -> "subprocess.CompletedProcess[str]":
+        git("add", ".")
+        git("commit", "-q", "--allow-empty", "-m", "x")
+        git("push", "-q", "origin", "HEAD:main")
+        script = Path(sys.executable).parent
+        return subprocess.run(
+            ["bash", "ci/apply.sh"],
+            cwd=item.folder,
+            env={
+                **os.environ, **item.environ, "BRANCH": "main", "TARGET": "dev",
+                "PATH": f"{script}:{os.environ['PATH']}",
+            },
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    git("init", "-q", "--bare", "-b", "main", str(tmp_path / "origin.git"))
+    git("init", "-q", "-b", "main")
+    git("remote", "add", "origin", str(tmp_path / "origin.git"))
+    first = push()
+    assert first.returncode == 0, first.stderr
+    assert "this job waits for a pull request" in first.stdout
+    assert item.sgpu("apply", "-y", "--select", "run.evaluate").returncode == 0
+    assert push().returncode == 3

@@ -12,4 +12,15 @@ if [ "$(git rev-parse HEAD)" != "$(git rev-parse FETCH_HEAD)" ]; then
     echo "there is a newer commit on \`$BRANCH\`: its job applies both"
     exit
 fi
-sgpu apply -t "${TARGET:-prod}" --reviewed -y --detach
+target=${TARGET:-prod}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+code=0
+sgpu apply -t "$target" --reviewed -y --detach --json-into "$work/events.jsonl" || code=$?
+if [ "$code" = 3 ] && grep -q '"code": "not_reviewed"' "$work/events.jsonl" &&
+    sgpu state list -t "$target" -o json | grep -q '"resources": \[\]'; then
+    echo "nothing was ever applied to \`$target\`: after a first push, the error above is expected"
+    echo 'this job waits for a pull request, whose plan shows what its merge applies'
+    exit
+fi
+exit "$code"

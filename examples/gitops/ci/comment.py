@@ -6,7 +6,7 @@
 
 FILE has the Markdown of `sgpu plan`. Its first line names the project and the target: a comment or
 an issue of the same author that begins with the same line is updated. Without a pull request, or if
-the host refuses, the Markdown goes to the summary of the job.
+the host refuses, the Markdown goes to the summary of the job. Outside of CI it is printed.
 
 GitHub: https://docs.github.com/en/rest/issues/comments and https://docs.github.com/en/rest/issues/issues,
         https://docs.github.com/en/graphql/reference/queries for `viewer`
@@ -45,7 +45,9 @@ class Texts:
 
 
 def texts(kind: str, environ: Mapping[str, str]) -> Texts | None:
-    """Where the host keeps them; None without a pull request."""
+    """Where the host keeps them; None without a pull request, and outside of CI."""
+    if not environ.keys() & {"CI_API_V4_URL", "GITHUB_API_URL"}:
+        return None
     if "CI_API_V4_URL" in environ:
         project = f"{environ['CI_API_V4_URL']}/projects/{environ['CI_PROJECT_ID']}"
         issues = f"{project}/issues"
