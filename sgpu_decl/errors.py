@@ -69,6 +69,12 @@ class SgpuError(Exception):
         if code is not None:
             self.code = code
 
+    def __str__(self) -> str:
+        """The message, then a line for each finding that it does not hold: a notebook or a logger
+        shows nothing else."""
+        shown = (str(one) for one in self.diagnostics if one.summary not in self.message)
+        return "\n".join((self.message, *shown))
+
     def _render_traceback_(self) -> list[str]:
         """Called by IPython, which shows the result: only the lines of the user's program."""
         import sys

@@ -48,6 +48,12 @@ class Diagnostic:
     path: tuple[str, ...] = field(default=(), metadata=UNWRITTEN)
     of_key: bool = field(default=False, metadata=UNWRITTEN)
 
+    def __str__(self) -> str:
+        """One line: place, severity, summary and hint."""
+        where = f"{self.place}: " if self.place is not None else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        return f"{where}{self.severity}: {self.summary}{hint}"
+
     def to_json(self) -> dict[str, Any]:
         """The diagnostic of the public JSON contract."""
         return {

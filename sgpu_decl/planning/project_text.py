@@ -202,12 +202,7 @@ def invalid_file(shown: str, findings: "tuple[Diagnostic, ...]") -> InvalidInput
         places = {one.place for one in wrong if not _is_about_option(one)}
         files = {shown if place is None else place.file for place in places}
         message = f"`{files.pop() if len(files) == 1 else shown}` is not valid"
-    error = InvalidInput(message, diagnostics=findings)
-    for one in findings:  # shown in tracebacks
-        where = f"{one.place}: " if one.place is not None else ""
-        hint = f"; {one.hint}" if one.hint else ""
-        error.add_note(f"{where}{one.severity}: {one.summary}{hint}")
-    return error
+    return InvalidInput(message, diagnostics=findings)
 
 
 def _is_about_option(finding: "Diagnostic") -> bool:
