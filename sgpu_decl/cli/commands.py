@@ -4,6 +4,7 @@ The group reads help from here, so that `sgpu --help` loads no command and nothi
 """
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -172,11 +173,67 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 """What people type most, shown below the help of each command."""
 
 
+RARE_OPTIONS = frozenset(
+    {
+        "--base",
+        "--blame",
+        "--detailed-exitcode",
+        "--exclude",
+        "--force-after",
+        "--json-into",
+        "--limit",
+        "--lock-timeout",
+        "--offline",
+        "--on-active",
+        "--parallelism",
+        "--project",
+        "--propose",
+        "--propose-link",
+        "--restart",
+        "--reviewed",
+        "--trust-project",
+        "--var-file",
+    }
+)
+"""Options that stand below the others in the help of a command, so that it fits on a screen."""
+
+
 def examples(path: str) -> str | None:
     """The examples of a command, as click shows them below its help."""
     lines = EXAMPLES.get(path, ())
     title = "Example" if len(lines) == 1 else "Examples"
     return "\b\n" + "\n".join((f"{title}:", *(f"  {line}" for line in lines))) if lines else None
+
+
+def _format_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write the options of a command, without the rare ones."""
+    _write_options(command, ctx, formatter, "Options", rare=False)
+
+
+def _format_epilog(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write the examples of a command, and below them its rare options."""
+    click.Command.format_epilog(command, ctx, formatter)
+    _write_options(command, ctx, formatter, "More options", rare=True)
+
+
+def _write_options(
+    command: click.Command,
+    ctx: click.Context,
+    formatter: click.HelpFormatter,
+    title: str,
+    *,
+    rare: bool,
+) -> None:
+    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+    chosen = [one for one in options if RARE_OPTIONS.isdisjoint(one.opts) != rare]
+    records = [record for one in chosen if (record := one.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)
 
 
 class LazyGroup(click.Group):
@@ -198,6 +255,9 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"`{module}:{attribute}` is no command")
         command.epilog = examples(cmd_name if self.name == "sgpu" else f"{self.name} {cmd_name}")
+        if not isinstance(command, click.Group):
+            command.format_options = partial(_format_options, command)  # type: ignore[method-assign]
+            command.format_epilog = partial(_format_epilog, command)  # type: ignore[method-assign]
         return command
 
     def resolve_command(

@@ -1,5 +1,6 @@
 """Each command has help with examples; the words of other tools name ours."""
 
+import re
 import shlex
 
 import click
@@ -9,6 +10,7 @@ from sgpu_decl.cli.commands import (
     COMMANDS,
     EXAMPLES,
     HELP_OPTIONS,
+    RARE_OPTIONS,
     SECTIONS,
     SUBCOMMANDS,
     LazyGroup,
@@ -120,3 +122,25 @@ def test_the_list_of_commands_has_each_once_in_a_section(
                if line[:2] == "  " and line.split()[0] in COMMANDS}  # fmt: skip
     assert len(columns) == 1
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+SCREEN = 36
+"""Lines of 80 columns, with what is typed next."""
+
+
+def test_the_help_of_a_command_fits_on_a_screen_with_rare_options_below(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rare: set[str] = set()
+    for path in PATHS:
+        assert main([*path.split(), "--help"]) == 0
+        common, _, below = capsys.readouterr().out.partition("\nMore options:\n")
+        assert common.count("\n") < SCREEN, path
+        assert f"\n    sgpu {path}" in common, path
+        listed = re.findall(r"^  (?:-\w, )?(--[\w-]+)", below, re.MULTILINE)
+        assert RARE_OPTIONS.issuperset(listed), path
+        of_group = "[COMMAND]" in common
+        shown = re.findall(r"^  (--[\w-]+)", common, re.MULTILINE)
+        assert of_group or RARE_OPTIONS.isdisjoint(shown), path
+        rare.update(listed)
+    assert rare == RARE_OPTIONS
