@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from sgpu_decl.config.field_places import locate
+from sgpu_decl.config.loaded import locate
 from sgpu_decl.config.right_forms import value_hint
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.nearest_names import nearest

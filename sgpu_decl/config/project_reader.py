@@ -9,8 +9,8 @@ from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.backend import remote_kind
 from sgpu_decl.config.error_messages import ErrorExplainer
-from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.job import Job
+from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import Functions, ProjectFile
 from sgpu_decl.config.renames import rename_findings

@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 from sgpu_decl.config.cross_field import ORIGINS, ComparedFields, contradictions
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
-from sgpu_decl.config.field_places import Places
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sgpu_decl.config.field_places import Places, locate
-from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
+from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun, Places, locate
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.plan import FieldOrigin, OriginRole, Plan

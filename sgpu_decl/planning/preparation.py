@@ -24,14 +24,13 @@ from sgpu_decl.planner.launch_checks import resume_checks
 from sgpu_decl.planner.needs import needed_by_active
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.renames import moved, moves_of
-from sgpu_decl.planning.checkout import Checkout
+from sgpu_decl.planning.checkout import Checkout, production_checks
 from sgpu_decl.planning.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.planning.live_state import observe
 from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.ownership import lost_files
 from sgpu_decl.planning.plan_facts import PlanFacts, gather
 from sgpu_decl.planning.prepared import Prepared
-from sgpu_decl.planning.production_checks import production_checks
 from sgpu_decl.planning.project import Project, now
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.config.field_places import Places
-from sgpu_decl.config.loaded import Loaded
+from sgpu_decl.config.loaded import Loaded, Places
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.text.yaml_nodes import place_of
 from tests.config.conftest import including, outcome
