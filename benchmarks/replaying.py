@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from databricks.sdk import WorkspaceClient
 
-from sgpu_decl.backends.databricks.api.upload_form import UploadForm
+from sgpu_decl.backends.databricks.api.workspace_files import UploadForm
 
 Request = dict[str, Any]
 _FORM = 700  # bytes of a form around its file, about

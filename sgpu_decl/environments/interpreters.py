@@ -20,7 +20,7 @@ from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.content.manifest import Python
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.package_lists.installed import installed, this_interpreter
+from sgpu_decl.environments.package_lists.packages import installed, this_interpreter
 from sgpu_decl.environments.package_lists.site_folders import site_folders, virtual_environment
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter

@@ -180,7 +180,7 @@ def _compared(
 ) -> Plan:
     """The plan with what the files at the base would do, by the same state and observations. Where
     these files are not valid, all changes are those of this branch."""
-    from sgpu_decl.environments.declared.environment_files import fetch_files
+    from sgpu_decl.environments.declared.requirement_inputs import fetch_files
     from sgpu_decl.planner.causes import all_caused_here, with_causes
     from sgpu_decl.planning.base_files import BaseFiles
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.environments.package_lists.base_environments import base_named
-from sgpu_decl.environments.package_lists.installed import this_interpreter
 from sgpu_decl.environments.package_lists.lock_kinds import read_lock
-from sgpu_decl.environments.package_lists.packages import cuda_of
+from sgpu_decl.environments.package_lists.packages import cuda_of, this_interpreter
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.model.backend_kinds import bases_of
 from sgpu_decl.model.environment import Environment, EnvironmentKind, Package

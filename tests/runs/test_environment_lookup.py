@@ -10,7 +10,7 @@ import pytest
 from sgpu_decl.api import Location, Session
 from sgpu_decl.content.store.content_store import default_root
 from sgpu_decl.environments.environment_store import EnvironmentStore
-from sgpu_decl.environments.package_lists.installed import this_interpreter
+from sgpu_decl.environments.package_lists.packages import this_interpreter
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.environment import EnvironmentKind, Package
 from sgpu_decl.model.plan import Plan

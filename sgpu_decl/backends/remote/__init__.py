@@ -20,7 +20,7 @@ No backend is known here. A backend whose ranks run on other machines puts these
    errors. The backend says how an attempt stands (`remote_status.ended_status` puts together how
    the platform says that it ended, and what its nodes brought back), and reads its log
    (`node_logs.SharedLogs` are the files of nodes in a shared folder). What is final is remembered
-   on this machine (`attempt_memory.AttemptMemory`), and not asked again.
+   on this machine (`remote_launches.AttemptMemory`), and not asked again.
 7. `staging.remote_storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers
    where gc had to wait.
 

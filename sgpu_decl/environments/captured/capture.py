@@ -4,24 +4,23 @@ import contextlib
 import gc
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from sgpu_decl.content.manifest import File, FileKind, Manifest
+from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest, check_path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
-from sgpu_decl.environments.captured.bytecode import BytecodeFile, bytecode_files
 from sgpu_decl.environments.captured.distributions import packages
 from sgpu_decl.environments.captured.file_readers import Destination, read
-from sgpu_decl.environments.captured.file_walk import WalkResult, walk
-from sgpu_decl.environments.captured.file_worker import Form, Problem, ReadJob, Reply
+from sgpu_decl.environments.captured.file_walk import WalkEntry, WalkResult, walk
+from sgpu_decl.environments.captured.file_worker import FileStat, Form, Problem, ReadJob, Reply
 from sgpu_decl.environments.captured.interpreter_facts import (
     InterpreterFacts,
     UnusableInterpreter,
     ask,
 )
 from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome, fingerprint
-from sgpu_decl.environments.captured.path_collisions import collisions
 from sgpu_decl.environments.captured.record_files import listed_files
 from sgpu_decl.environments.captured.site_layout import Layout, lay_out
 from sgpu_decl.environments.captured.stat_cache import StatCache, default_cache
@@ -88,6 +87,45 @@ def capture(
     return (None if has_errors(findings) else result), findings
 
 
+_FOLDER = "d"  # the kind of cache entry for the names in a folder
+
+
+class _BytecodeFile(NamedTuple):
+    """A pyc file and its source. `facts` are those of its folder: interpreters replace such files
+    and never write them in place."""
+
+    tree: str
+    path: str
+    facts: FileStat
+    source: WalkEntry
+
+
+def _bytecode_files(
+    interpreter: InterpreterFacts, walk: WalkResult, cache: StatCache
+) -> list[_BytecodeFile]:
+    """List the pyc files of the interpreter's own version beside captured sources."""
+    ending = f".{interpreter.cache_tag}.pyc"
+    sources = {look.tree: look for look in walk.entries if look.tree.endswith(".py")}
+    files = []
+    for tree, folder, _, _, facts in walk.caches:
+        names_there = cache.recall(_FOLDER, folder, facts)
+        if names_there is None:
+            try:
+                names = sorted(name for name in os.listdir(folder) if name.endswith(ending))
+            except OSError:  # the missing bytecode is compiled again
+                cache.doubt()
+                continue
+            cache.remember(_FOLDER, folder, facts, "\0".join(names), len(names))
+        else:
+            names = names_there[0].split("\0") if names_there[1] else []
+        beside = tree.removesuffix("__pycache__/")
+        for name in names:
+            source = sources.get(f"{beside}{name[: -len(ending)]}.py")
+            if source is not None:
+                files.append(_BytecodeFile(tree + name, folder + name, facts, source))
+    return files
+
+
 class _Attempt:
     """One attempt to capture. `is_stale`: packages were installed or removed meanwhile."""
 
@@ -138,17 +176,17 @@ class _Attempt:
     def _outcome(self, layout: Layout, walked: WalkResult) -> CaptureOutcome:
         pyc = {
             item.source.tree: item
-            for item in bytecode_files(self._interpreter, walked, self._memory)
+            for item in _bytecode_files(self._interpreter, walked, self._memory)
         }
         self._read(walked, pyc)
         paths = {look.path for look in walked.entries} | {item.path for item in pyc.values()}
         self._memory.keep_files(paths | {cache.path for cache in walked.caches})
         return self._put_together(layout, walked, pyc)
 
-    def _read(self, walked: WalkResult, pyc: Mapping[str, BytecodeFile]) -> None:
+    def _read(self, walked: WalkResult, pyc: Mapping[str, _BytecodeFile]) -> None:
         """Read the files whose digests are not in the cache."""
         jobs: dict[ReadJob, int] = {}
-        bytecode_jobs: dict[str, BytecodeFile] = {}
+        bytecode_jobs: dict[str, _BytecodeFile] = {}
         recall, contents, magic = self._memory.recall, self._contents, self._interpreter.magic
         for tree, path, kind, how, facts in walked.entries:
             content = recall(how, path, facts)
@@ -176,13 +214,13 @@ class _Attempt:
             else:
                 self._say(job.path, reply)
 
-    def _learn(self, job: ReadJob, reply: Reply, bytecode: BytecodeFile | None) -> None:
+    def _learn(self, job: ReadJob, reply: Reply, bytecode: _BytecodeFile | None) -> None:
         self._contents[job.how, job.path] = (reply.digest, reply.size)
         facts, source = (bytecode.facts, bytecode.source.facts) if bytecode else (reply.facts, None)
         self._memory.remember(job.how, job.path, facts, reply.digest, reply.size, source)
 
     def _put_together(
-        self, layout: Layout, walked: WalkResult, pyc: Mapping[str, BytecodeFile]
+        self, layout: Layout, walked: WalkResult, pyc: Mapping[str, _BytecodeFile]
     ) -> CaptureOutcome:
         files: dict[str, File] = {}
         bytecode = []
@@ -208,7 +246,7 @@ class _Attempt:
             tuple(sorted(files.values())),
             tuple(sorted(bytecode)),
         )
-        findings = (*dangling, *broken, *collisions(files))
+        findings = (*dangling, *broken, *_collisions(files))
         return CaptureOutcome(manifest, manifest.digest, findings)
 
     def _say(self, path: str, reply: Reply) -> None:
@@ -283,3 +321,50 @@ def _without_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def _collisions(paths: Collection[str]) -> tuple[Diagnostic, ...]:
+    """The errors for paths that a manifest would refuse.
+
+    Args:
+        paths: of files and links, each once.
+    """
+    folders = set()
+    findings = []
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+        try:
+            check_path(path)
+        except BadManifest:
+            findings.append(
+                Diagnostic(
+                    code="name_unusable",
+                    summary=f"the environment has a file named {path!r}, which is not safe on "
+                    "other machines",
+                    hint="rename or delete it",
+                )
+            )
+    spellings: dict[str, str] = {}
+    for path in sorted({*paths, *folders}):
+        other = spellings.setdefault(path.casefold(), path)
+        if other != path:
+            findings.append(
+                Diagnostic(
+                    code="names_collide",
+                    summary=f"`{other}` and `{path}` differ in case alone: some file systems "
+                    "take them for the same",
+                    hint="uninstall one of the packages that brought them, or rename one",
+                )
+            )
+    findings += [
+        Diagnostic(
+            code="names_collide",
+            summary=f"`{path}` is a file of one package and a folder of another",
+            hint="uninstall one of them",
+        )
+        for path in sorted(folders.intersection(paths))
+    ]
+    return tuple(findings)

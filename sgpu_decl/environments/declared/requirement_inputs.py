@@ -4,14 +4,14 @@ include. Nothing is resolved here, and uv is given these lines alone: it reads n
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.declared.local_sources import local_requirement, local_wheel
 from sgpu_decl.environments.package_lists.other_tool_files import other_tool_file
 from sgpu_decl.environments.package_lists.requirements import (
     RequirementLine,
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 _INDEX = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links)(?:\s*=?\s*)(.+)")
 _PASSWORD = re.compile(r"://[^/\s@:]*:[^/\s@]+@|https?://(?!git@)[^/\s@:]+@")
 _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
+_SOURCES = (".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar")
+_END = re.compile(r"\s+(?:;|#|--hash)|(?<=\S);(?=\s)")
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*(.+)")
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+_HINT = "build a wheel of it and name that, or put it into `code.root`"
+_OF_UV = ("pyproject.toml", "uv.toml")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +129,7 @@ def _take_all(inputs: RequirementInputs, lines: Iterable[RequirementLine | Diagn
 def _is_requirement(line: RequirementLine) -> bool:
     from packaging.requirements import InvalidRequirement, Requirement
 
-    if local_wheel(line.text) is not None or line.text.startswith(("https://", "http://")):
+    if _local_wheel(line.text) is not None or line.text.startswith(("https://", "http://")):
         return True
     try:
         Requirement(line.requirement)
@@ -157,7 +163,7 @@ def _take(inputs: RequirementInputs, line: RequirementLine) -> None:
         )
     elif line.option is None and (
         finding := other_tool_file(line.text, None, line.place)
-        or local_requirement(line.text, line.place)
+        or _local_requirement(line.text, line.place)
     ):
         inputs.findings.append(finding)
     elif line.constraint:
@@ -178,3 +184,75 @@ def _from_here(target: str, folder: Path) -> str:
     """An index as uv finds it from its working folder: that of a file may be relative to it."""
     path = folder / os.path.expanduser(target.strip("'\""))
     return target if "://" in target or not path.exists() else os.fspath(path)
+
+
+def _local_requirement(line: str, place: Place | None) -> Diagnostic | None:
+    """The error for a requirement that is a path or file URL, and not a wheel: uv would execute the
+    code of a source folder or archive to learn its dependencies, and nothing fixes what a folder
+    holds. A wheel is only read."""
+    path = _local_path(line)
+    if path is None or _is_wheel(path):
+        return None
+    return Diagnostic(
+        code="requirement_local",
+        summary=f"`{path}` is a source on this machine: resolving it would execute what is in it",
+        place=place,
+        hint=_HINT,
+    )
+
+
+def _local_wheel(line: str) -> str | None:
+    """The path of a requirement that is a wheel on this machine."""
+    path = _local_path(line)
+    return path.partition("#")[0] if path is not None and _is_wheel(path) else None
+
+
+def _local_path(line: str) -> str | None:
+    target = _END.split(line, maxsplit=1)[0].strip()
+    match = _NAMED.fullmatch(target)
+    return _path_of(match[1] if match else target, alone=match is None)
+
+
+def _is_wheel(path: str) -> bool:
+    return path.partition("#")[0].endswith(".whl")
+
+
+def _path_of(target: str, *, alone: bool) -> str | None:
+    """The local path of a requirement, or of the target after its `@`."""
+    scheme = _URL.match(target)
+    if scheme is not None:
+        if scheme.group().lower() not in ("file:", "git+file:"):
+            return None
+        parts = urlsplit(target.removeprefix("git+"))
+        return unquote(parts.path)
+    if not alone:
+        return target
+    looks = target.startswith((".", "~")) or "/" in target.partition("[")[0]
+    return target if looks or target.endswith((*_SOURCES, ".whl")) else None
+
+
+def fetch_files(block: "EnvironmentBlock", folder: Path, fetch: Callable[[Path], None]) -> None:
+    """Call `fetch` with each file that a declared environment is read from, before that file is
+    opened: which files a requirements file includes is known only once it is there.
+
+    Args:
+        folder: the base of relative paths.
+    """
+    reader = RequirementsReader(constraints=True, fetch=fetch)
+    lines = [
+        RequirementLine(text=text.strip(), place=None, folder=folder)
+        for text in block.dependencies or ()
+    ]
+    found = [item for line in lines for item in reader.line(line)]
+    named = block.requirements or block.lock
+    if named is not None:
+        file = folder / os.path.expanduser(named)
+        if file.suffix in (".toml", ".lock"):
+            for path in (file, *(file.with_name(name) for name in _OF_UV)):
+                fetch(path)
+        else:
+            found += reader.file(file, named)
+    for item in found:
+        wheel = _local_wheel(item.text) if isinstance(item, RequirementLine) else None
+        if wheel is not None:  # uv takes its path from its working folder, whatever file names it
+            fetch(folder / os.path.expanduser(wheel))

@@ -9,8 +9,8 @@ import pytest
 
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress
+from sgpu_decl.backends.ray.api.dashboard_connection import proxy_of
 from sgpu_decl.backends.ray.api.dashboard_credentials import Credentials
-from sgpu_decl.backends.ray.api.proxy import proxy_of
 from sgpu_decl.errors import BackendError
 from tests.backends.ray.answers import answering
 

@@ -27,7 +27,7 @@ from sgpu_decl.backends.ray.cluster.sent_files import (
     SentFiles,
     _batches,
 )
-from sgpu_decl.backends.remote.launching.code_archive import write_archive
+from sgpu_decl.backends.remote.launching.uploader import write_archive
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import snapshot
 from sgpu_decl.content.packs import Index, Pack, index_name

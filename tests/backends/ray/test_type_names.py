@@ -2,7 +2,7 @@
 
 import pytest
 
-from sgpu_decl.backends.ray.planning.type_names import given_name, names_of_type
+from sgpu_decl.backends.ray.planning.launch_placement import given_name, names_of_type
 from sgpu_decl.model.gpu import GPUType, type_of_device
 
 KINDS = [kind for kind in GPUType if kind.memory]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.remote.watching.attempt_memory import AttemptMemory
+from sgpu_decl.backends.remote.launching.remote_launches import AttemptMemory
 from tests.backends.launches import launching_of
 
 RECORD = launching_of().record

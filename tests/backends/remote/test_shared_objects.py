@@ -21,7 +21,7 @@ from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.archives import agent_zip
-from sgpu_decl.backends.remote.launching.code_archive import write_archive
+from sgpu_decl.backends.remote.launching.uploader import write_archive
 from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import snapshot

@@ -3,8 +3,12 @@
 import importlib.metadata
 from pathlib import Path
 
-from sgpu_decl.environments.package_lists.installed import installed, this_interpreter
-from sgpu_decl.environments.package_lists.packages import normalise, version_of
+from sgpu_decl.environments.package_lists.packages import (
+    installed,
+    normalise,
+    this_interpreter,
+    version_of,
+)
 
 
 def folder(parent: Path, *names: str) -> str:

@@ -1,7 +1,7 @@
 """What a launch asks a cluster for, so that its ranks get the type of GPU that the run names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from sgpu_decl.backends.ray.planning.group_shape import (
     options_of,
     scales,
 )
-from sgpu_decl.backends.ray.planning.type_names import given_name, names_of_type
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 
@@ -24,6 +23,22 @@ if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
 _TYPE_SHARE = 0.001  # of the resource that stands for a type: any number of groups finds room
+_TELLS_WORKSTATION_CARDS = (2, 60)  # the oldest Ray known to; 2.49 calls them `RTX` and `G`
+
+_OWN = {  # names that are not made of ours
+    GPUType.A10: ("A10", "A10G"),
+    GPUType.T4: ("T4", "T4G"),
+    GPUType.MI60: (),
+    GPUType.MI250: ("AMD-Instinct-MI250X-MI250",),
+    GPUType.MI300X: ("AMD-Instinct-MI300X-OAM", "AMD-Instinct-MI300X-HF"),
+    GPUType.MI308X: ("AMD-Instinct-MI308X-OAM", "AMD-Instinct-MI308X"),
+    GPUType.MI325X: ("AMD-Instinct-MI325X-OAM",),
+    GPUType.MI350X: ("AMD-Instinct-MI350X-OAM",),
+    GPUType.MI355X: ("AMD-Instinct-MI355X-OAM",),
+}
+_WORKSTATION = re.compile(r"(QUADRO|TITAN|RTX|GTX)_")
+_SHARED = re.compile(r"QUADRO_|.+_ADA$")  # `RTX-6000` is both a Quadro and an Ada
+_PART = re.compile(r"_([0-9]+G)B$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +117,33 @@ def _either(values: set[str]) -> str:
     """A label selector for one of several values."""
     texts = sorted(values)
     return texts[0] if len(texts) == 1 else f"in({','.join(texts)})"
+
+
+def names_of_type(kind: GPUType, ray: Sequence[int]) -> tuple[str, ...]:
+    """The names that Ray itself gives to nodes with GPUs of a type, and to no others; none if it
+    has no such name. They are those of the label `ray.io/accelerator-type` and of the resource
+    `accelerator_type:X`; a cluster that has no node of a type yet can only be asked by name. Ray
+    makes them from what the driver calls the device (`ray._private.accelerators`), which leaves
+    out the size of the memory.
+
+    Args:
+        ray: the major and minor version of Ray.
+    """
+    if kind in _OWN:
+        return _OWN[kind]
+    if _PART.search(kind.name) or kind is GPUType.H100_NVL or _SHARED.match(kind.name):
+        return ()
+    if _WORKSTATION.match(kind.name) and tuple(ray) < _TELLS_WORKSTATION_CARDS:
+        return ()
+    return (given_name(kind),)
+
+
+def given_name(kind: GPUType) -> str:
+    """The name of a type in Ray's way of writing, which whoever starts a node may give to it, as
+    Ray's documentation says of `A100-80G`."""
+    name = _PART.sub(r"_\1", kind.name)
+    if kind.name.startswith("MI"):
+        name = f"AMD-Instinct-{name}"
+    elif re.match(r"[RG]TX_[0-9]{4}(_(TI|SUPER|D))*$", name):
+        name = f"GeForce-{name.replace('_TI', '_Ti')}"
+    return name.replace("_ADA", "_Ada").replace("_", "-")

@@ -4,7 +4,7 @@ All paths are below the staging folder:
 
     objects/agent/SHA256.zip            `agent_zip`; the name is the SHA-256 of the bytes
     objects/code/SHA256.tar.gz          the code, by the digest of its list of files, with which
-                                        nodes compare what they have extracted: `code_archive`
+                                        nodes compare what they have extracted: `write_archive`
     objects/packs/                      packs and indexes, as `content.store.pack_writer`
                                         sends them, with each manifest
     runs/LINEAGE/RUN/ATTEMPT/           a launch folder, three levels below `runs`: `launch_files`

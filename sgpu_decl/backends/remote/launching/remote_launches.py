@@ -1,21 +1,25 @@
 """Where launches lie: in staging areas, and on this machine what nodes brought back of them."""
 
 import json
+import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.attempt.attempt_files import parse_object
+from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_request import config_of
 from sgpu_decl.backends.remote.launching.remote_reference import RemoteReference, reference_in
 from sgpu_decl.backends.remote.staging.remote_layout import MARKER, Uses, render_marker
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
-from sgpu_decl.backends.remote.watching.attempt_memory import AttemptMemory
 from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing
@@ -23,6 +27,8 @@ from sgpu_decl.rendering.spec import RetrySpec
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
+
+_FORMAT = 1
 
 
 class RemoteLaunches:
@@ -141,3 +147,69 @@ def is_started(marker: Mapping[str, Any]) -> bool:
     has some of the platform's. (The folder of a job has a list of `files`; `joined` says what
     launches are started as one.)"""
     return bool(marker.keys() - {"token", "uses", "files", "joined", "reports"})
+
+
+class AttemptMemory:
+    """What this machine remembers of attempts, in their folders: a file of facts for each, which do
+    not change any more. It is a cache: what it lacks is asked of the platform.
+    Calls may come from several threads.
+
+    Args:
+        layout: has the folders of attempts.
+        file: the name of the file in each.
+    """
+
+    def __init__(self, layout: AttemptLayout, file: str) -> None:
+        self._layout = layout
+        self._file = file
+        self._facts: dict[AttemptRef, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, record: LaunchRecord) -> Mapping[str, Any]:
+        """The facts of an attempt; none if they are of another launch."""
+        with self._lock:
+            known = self._facts.get(record.ref) or self._read(record.ref)
+            if known.get("token") != record.token:
+                return {}
+            self._facts[record.ref] = known
+            return known
+
+    def remember(self, record: LaunchRecord, **facts: Json) -> None:
+        """Add facts. A file that cannot be written (a full disk, a project that is read-only) is no
+        failure: this process still knows them, and the next one asks again."""
+        with self._lock:
+            known = {"v": _FORMAT, "token": record.token}
+            for before in (self._facts.get(record.ref, {}), self._read(record.ref)):
+                if before.get("token") == record.token:
+                    known |= before  # another process may have added some
+            self._facts[record.ref] = known | facts
+            content = json.dumps(self._facts[record.ref], sort_keys=True).encode()
+            write_cache(self._path(record.ref), content)
+
+    def note_answer(self, record: LaunchRecord) -> None:
+        """The platform has just said how an attempt stands. The time of the file is that moment."""
+        with suppress(OSError):
+            os.utime(self._path(record.ref))
+
+    def answered_at(self, record: LaunchRecord) -> datetime | None:
+        """When the platform last said how an attempt stands; None where that is not known."""
+        try:
+            modified = self._path(record.ref).stat().st_mtime
+        except OSError:
+            return None
+        return datetime.fromtimestamp(modified, UTC) if self.get(record) else None
+
+    def forget(self, ref: AttemptRef) -> None:
+        """The folder of the attempt was deleted."""
+        with self._lock:
+            self._facts.pop(ref, None)
+
+    def _path(self, ref: AttemptRef) -> Path:
+        return self._layout.attempt(ref) / self._file
+
+    def _read(self, ref: AttemptRef) -> Mapping[str, Any]:
+        try:
+            facts = parse_object(self._path(ref).read_bytes()) or {}
+        except OSError:
+            return {}
+        return facts if facts.get("v") == _FORMAT else {}

@@ -1,26 +1,29 @@
 """Uploads of all launches of one apply: what they share, which leases keep gc away from, and the
 launch folder of each."""
 
+import gzip
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.backends.remote.launching.code_archive import write_archive
 from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, launch_files
 from sgpu_decl.backends.remote.staging.lease import Lease, wait_for_agents
 from sgpu_decl.backends.remote.staging.remote_layout import Uses
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.code.code_store import CodeStore
+from sgpu_decl.content.code_tree import CODE_TOP
 from sgpu_decl.content.packs import index_name
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.places.file_place import file_size
+from sgpu_decl.places.file_place import CountingReader, file_size
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.system_errors import error_text
 
@@ -32,6 +35,7 @@ LAST = "spec.json"
 """Written last: a launch folder that has it is complete."""
 
 _UPLOADS = 6  # at once, for each launch
+_LEVEL = 6
 
 
 def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Progress) -> None:
@@ -253,3 +257,59 @@ class Uploader:
         if environment is not None:
             environment = upload_environment(area, self._environments(), environment, progress)
         return Uses(agent=agent, code=code, environment=environment)
+
+
+def write_archive(store: CodeStore, digest: str, file: Path, progress: Progress) -> None:
+    """Write the code with that digest to a file. The same code gives the same bytes of
+    tar, whoever packs it and when.
+
+    Args:
+        progress: told `staging` and then `archiving`, in bytes of content.
+
+    Raises:
+        SgpuError: the code is not in the store, or a file of it is damaged.
+    """
+    snapshot = store.require(digest)
+    with (
+        scratch_folder("code") as scratch,
+        file.open("wb") as raw,
+        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        archive.addfile(_member(CODE_TOP, tarfile.DIRTYPE, 0o755))
+        tree = scratch / CODE_TOP
+        store.materialize(snapshot.digest, tree, progress)
+        folders = {""}
+        total, before = sum(entry.size for entry in snapshot.entries), 0
+        for entry in snapshot.entries:
+            for folder in _folders(entry.path):
+                if folder not in folders:
+                    folders.add(folder)
+                    archive.addfile(_member(f"{CODE_TOP}/{folder}", tarfile.DIRTYPE, 0o755))
+            name = f"{CODE_TOP}/{entry.path}"
+            if entry.target is not None:
+                link = _member(name, tarfile.SYMTYPE, 0o777)
+                link.linkname = entry.target
+                archive.addfile(link)
+                continue
+            member = _member(name, tarfile.REGTYPE, 0o755 if entry.executable else 0o644)
+            member.size = entry.size
+            advance = partial(_tell, progress, before, total)
+            with CountingReader(tree / entry.path, advance) as content:
+                archive.addfile(member, content)
+            before += entry.size
+
+
+def _tell(progress: Progress, before: int, total: int, read: int) -> None:
+    progress.advance("archiving", before + read, total)
+
+
+def _member(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = kind, mode
+    return member
+
+
+def _folders(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
