@@ -183,7 +183,7 @@ class Session:
 
     def other_targets_hint(self) -> str | None:
         """The hint for a target without runs: other targets that something was applied to."""
-        from sgpu_decl.runs.other_targets import other_targets_hint
+        from sgpu_decl.runs.run_finder import other_targets_hint
 
         return other_targets_hint(self._project.states, self.target)
 

@@ -6,8 +6,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from sgpu_decl.model.environment import Package
-from sgpu_decl.model.known_environment import Environment, EnvironmentKind
+from sgpu_decl.model.environment import Environment, EnvironmentKind, Package
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _CUDA_LOCAL = re.compile(r"cu(\d{2})(\d)")
