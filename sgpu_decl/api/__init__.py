@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sgpu_decl.api.environment_calls import base_requirements
     from sgpu_decl.api.session import Session
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.rollout import RolloutEvents
+    from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.doctor.profile_file import load_profile
     from sgpu_decl.environments.package_lists.package_diff import difference
@@ -53,7 +53,7 @@ if not TYPE_CHECKING:
         "PlanOptions": "model.plan_options",
         "PlatformChecks": "backends.platform_checks",
         "Prepared": "planning.prepared",
-        "RolloutEvents": "applying.rollout",
+        "RolloutEvents": "applying.rollout_events",
         "Session": "api.session",
         "base_requirements": "api.environment_calls",
         "current_folder": "planning.location",

@@ -22,7 +22,7 @@ from sgpu_decl.storing.state_store import AT_ONCE, Patience
 
 if TYPE_CHECKING:
     from sgpu_decl.applying.apply_result import Applied
-    from sgpu_decl.applying.rollout import RolloutEvents
+    from sgpu_decl.applying.rollout_events import RolloutEvents
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.doctor.project_doctor import ProjectDoctor
     from sgpu_decl.maintenance.project_jobs import ProjectJobs
