@@ -79,12 +79,13 @@ class DatabricksBench:
     project: Path
     server: WorkspaceServer
     token: str
+    file: str = "run.yaml"
 
     # The project
 
     def declare(self, old: str = "", new: str = "", more: str = "") -> None:
         """Replace a part of the run file, and add fields to it."""
-        file = self.project / "run.yaml"
+        file = self.project / self.file
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new) + more)
@@ -100,9 +101,9 @@ class DatabricksBench:
         self.declare("backend: databricks", staged)
         return volume
 
-    def open(self, file: str = "run.yaml") -> Session:
+    def open(self, file: str | None = None) -> Session:
         """The project anew, as another call of the command line opens it."""
-        return Session.open(Location(file=self.project / file, project=self.project))
+        return Session.open(Location(file=self.project / (file or self.file), project=self.project))
 
     def plan(self, **options: Any) -> Plan:
         return self.open().plan(PlanOptions(**options)).plan

@@ -3,19 +3,19 @@
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from venv import create
 
 import pytest
 
-from sgpu_decl.api import Location, PlanOptions, Session
+from sgpu_decl.api import PlanOptions
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.errors import SgpuError, Usage
-from sgpu_decl.model.plan import Action, Change, Plan, Reason
+from sgpu_decl.model.plan import Action, Reason
 from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import WorkspaceServer
+from tests.backends.databricks.bench import DatabricksBench
 from tests.sampling import sampled
 
 PROJECT = """\
@@ -44,33 +44,19 @@ def main(n):
 """
 
 
-@dataclass(frozen=True)
-class Shop:
-    folder: Path
-    tenant: Path
-    server: WorkspaceServer
-    token: str
-
-    def session(self) -> Session:
-        return Session.open(Location(file=self.folder / "sgpu.yml", project=self.folder))
-
-    def plan(self, **asked: Any) -> Plan:
-        return self.session().plan(PlanOptions(**asked)).plan
-
-    def change(self, **asked: Any) -> Change:
-        (found,) = self.plan(**asked).changes
-        return found
+class Shop(DatabricksBench):
+    """A project whose job launches its run."""
 
     def apply(self, **asked: Any) -> Applied:
-        session = self.session()
+        session = self.open()
         done = session.apply(session.plan(PlanOptions(**asked)))
         assert done.failed == ()
         return done
 
     def write(self, name: str, old: str, new: str) -> None:
-        text = (self.folder / name).read_text()
+        text = (self.project / name).read_text()
         assert old in text
-        (self.folder / name).write_text(text.replace(old, new))
+        (self.project / name).write_text(text.replace(old, new))
 
     def api(self, method: str, path: str, **body: Any) -> Any:
         from databricks.sdk import WorkspaceClient
@@ -83,7 +69,7 @@ class Shop:
         (found,) = self.api("GET", "list", expand_tasks="true")["jobs"]
         return found["job_id"], found["settings"]
 
-    def launch(self) -> str:
+    def start(self) -> str:
         """As the schedule would, to its end; returns how it ended."""
         run_id = self.api("POST", "run-now", job_id=self.job()[0])["run_id"]
         return str(self.ended(run_id)["state"]["result_state"])
@@ -96,12 +82,11 @@ class Shop:
 
     def folders(self) -> list[Path]:
         """Where the job is launched from, and was."""
-        return sorted(self.tenant.glob("Workspace/Users/*/.sgpu/runs/*/job.nightly/*"))
+        return sorted(self.tenant.folder.glob("Workspace/Users/*/.sgpu/runs/*/job.nightly/*"))
 
     def staged(self, kind: str) -> list[str]:
-        return sorted(
-            path.name for path in self.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
-        )
+        found = self.tenant.folder.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
+        return sorted(path.name for path in found)
 
     def returned(self, attempt: int) -> list[Any]:
         (folder,) = self.folders()
@@ -110,11 +95,11 @@ class Shop:
 
 
 @pytest.fixture
-def shop(project: Path, tenant: Path, server: WorkspaceServer, token: str) -> Shop:
+def shop(project: Path, server: WorkspaceServer, token: str) -> Shop:
     (project / "run.yaml").unlink()
     (project / "sgpu.yml").write_text(PROJECT)
     (project / "train.py").write_text(CODE)
-    return Shop(project, tenant, server, token)
+    return Shop(project, server, token, "sgpu.yml")
 
 
 def test_a_job_launches_its_run_again_and_again(shop: Shop) -> None:
@@ -133,7 +118,7 @@ def test_a_job_launches_its_run_again_and_again(shop: Shop) -> None:
     assert deployment["compute"] == {"accelerator_type": "GPU_1xA10", "accelerator_count": 2}
     assert (task["max_retries"], task["timeout_seconds"]) == (1, 3600 + 24 * 3600 + 600)
     for attempt in range(2):
-        assert shop.launch() == "SUCCESS"
+        assert shop.start() == "SUCCESS"
         assert shop.returned(attempt) == [{"rank": 0, "n": 3}, {"rank": 1, "n": 3}]
 
 
@@ -154,14 +139,14 @@ def test_what_changed_of_the_run_is_told_at_its_line_and_launched_next(shop: Sho
     assert new != old, "the old version is given back"
     assert len(shop.staged("code")) == 1
     assert shop.staged("code") != archives
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert shop.returned(0)[0] == {"rank": 0, "n": 4, "new": True}
 
 
 def test_a_job_is_left_as_it_is_where_nothing_changed_that_counts(shop: Shop) -> None:
-    (shop.folder / "NOTES.md").write_text("one\n")
+    (shop.project / "NOTES.md").write_text("one\n")
     shop.apply()
-    (shop.folder / "NOTES.md").write_text("two\n")
+    (shop.project / "NOTES.md").write_text("two\n")
     assert shop.change().action is Action.NO_OP
     shop.write("sgpu.yml", "0 0 2", "0 0 3")
     assert [field.path for field in shop.change().fields] == ["schedule.quartz_cron_expression"]
@@ -198,7 +183,7 @@ def test_the_run_of_a_job_is_launched_by_apply_only_if_it_is_asked_for(shop: Sho
 
     assert [str(item) for item in done.launched] == ["train#1"]
     assert [change.action for change in shop.plan().changes] == [Action.NO_OP], "and not again"
-    assert shop.session().runs.wait([done.launched[0]], timeout=60)
+    assert shop.open().runs.wait([done.launched[0]], timeout=60)
 
 
 def test_a_job_does_not_know_which_output_its_run_reads(shop: Shop) -> None:
@@ -212,7 +197,7 @@ def test_a_job_does_not_know_which_output_its_run_reads(shop: Shop) -> None:
 
 
 def test_of_a_run_that_several_jobs_launch_all_are_named(shop: Shop) -> None:
-    with (shop.folder / "sgpu.yml").open("a") as file:
+    with (shop.project / "sgpu.yml").open("a") as file:
         file.write("  hourly: {run: train, trigger: {every: 1h}}\n")
     (check,) = [item for item in shop.plan().checks if item.code == "launched_by_job"]
     assert check.summary == "`job.nightly` and `job.hourly` launch it, `apply` does not"
@@ -242,17 +227,17 @@ def test_a_mistake_of_the_user_is_made_once_in_each_launch(shop: Shop) -> None:
     # One node: of several, the first that ends has the platform stop the others, and node 0 may be
     # killed before it has brought back the verdict that is looked for here.
     shop.write("sgpu.yml", "gpus: 2", "gpus: 1")
-    (shop.folder / "train.py").write_text("def main(n):\n    raise ValueError(n)\n")
+    (shop.project / "train.py").write_text("def main(n):\n    raise ValueError(n)\n")
     shop.apply()
     for launch in range(2):
-        assert shop.launch() == "FAILED"
+        assert shop.start() == "FAILED"
         (folder,) = shop.folders()
         ran = [path.parents[1].name for path in folder.glob("back/*/node_0/ranks")]
         assert sorted(ran) == ["0", "2"][: launch + 1], "the second attempt repeats its verdict"
 
 
 def test_while_it_is_launched_nothing_is_taken_from_under_it(shop: Shop) -> None:
-    (shop.folder / "train.py").write_text(
+    (shop.project / "train.py").write_text(
         "import threading\ndef main(n):\n    threading.Event().wait()\n"
     )
     shop.apply()
@@ -261,13 +246,13 @@ def test_while_it_is_launched_nothing_is_taken_from_under_it(shop: Shop) -> None
     shop.write("sgpu.yml", "n: 3", "n: 4")
     shop.apply()
     assert old in shop.folders()
-    (shop.folder / "sgpu.yml").write_text("project: {name: shop}\n")
+    (shop.project / "sgpu.yml").write_text("project: {name: shop}\n")
     shop.apply()
     assert len(shop.folders()) == 2
 
     shop.api("POST", "runs/cancel", run_id=run_id)
     shop.ended(run_id)
-    shop.session().gc(keep_last=0, older_than=None, dry_run=False)
+    shop.open().gc(keep_last=0, older_than=None, dry_run=False)
 
     assert shop.folders() == []
     assert shop.staged("code") == shop.staged("agent") == []
@@ -280,30 +265,30 @@ def test_a_job_that_goes_takes_its_folder_along(shop: Shop) -> None:
     assert shop.folders() == []
     assert shop.staged("code") == []
     shop.apply()
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
 
 
 def test_a_saved_plan_launches_the_code_that_it_was_made_of(shop: Shop) -> None:
     from sgpu_decl.planning.plan_file import load_plan
 
-    saved = shop.folder.parent / "saved.plan"
-    session = shop.session()
+    saved = shop.project.parent / "saved.plan"
+    session = shop.open()
     session.save(session.plan(), saved)
     shop.write("train.py", '"n": n', '"n": 0')
-    session = shop.session()
+    session = shop.open()
     session.apply(load_plan(saved))
     assert shop.change().reason is Reason.CODE_CHANGED
 
-    session = shop.session()
+    session = shop.open()
     plan = session.plan()
     shop.write("train.py", '"n": 0', '"n": 1')
     with pytest.raises(SgpuError, match="changed while it was staged"):
-        shop.session().apply(plan)
+        shop.open().apply(plan)
 
 
 def test_a_moved_job_takes_its_run_along(shop: Shop) -> None:
     shop.apply()
-    shop.session().state.move("job.nightly", "job.daily")
+    shop.open().state.move("job.nightly", "job.daily")
     shop.write("sgpu.yml", "nightly:", "daily:")
     planned = shop.change()
     assert planned.action is Action.UPDATE
@@ -316,12 +301,12 @@ def test_a_moved_job_takes_its_run_along(shop: Shop) -> None:
 def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
     task = {"task_key": "x", "notebook_task": {"notebook_path": "/Workspace/old"}}
     made = shop.api("POST", "create", name="by hand", tasks=[task])["job_id"]
-    shop.session().jobs.adopt("nightly", str(made))
+    shop.open().jobs.adopt("nightly", str(made))
     planned = shop.change()
     assert (planned.action, planned.reason) == (Action.UPDATE, Reason.CONFIG_CHANGED)
     shop.apply()
     assert shop.job()[0] == made
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
 
 
 @pytest.mark.parametrize(
@@ -331,7 +316,7 @@ def test_killed_while_a_job_is_made_it_is_made_once_and_whole(shop: Shop, moment
     owner = "sgpu_decl.backends.databricks.jobs.workspace_jobs,WorkspaceJobs"
     died = subprocess.run(
         dying(f"{owner},{moment},1", "apply", "-y", "sgpu.yml"),
-        cwd=shop.folder, capture_output=True, check=False,
+        cwd=shop.project, capture_output=True, check=False,
     )  # fmt: skip
     assert died.returncode == -9, died.stderr.decode()
     shop.apply()
@@ -359,22 +344,22 @@ def test_what_somebody_deleted_of_it_is_drift_and_is_staged_again(shop: Shop, na
 @pytest.mark.parametrize("kind", ["code", "agent"])
 def test_what_launches_share_is_staged_again_too(shop: Shop, kind: str) -> None:
     shop.apply()
-    (deleted,) = shop.tenant.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
+    (deleted,) = shop.tenant.folder.glob(f"Workspace/Users/*/.sgpu/objects/{kind}/*")
     deleted.unlink()
 
     assert [(field.path, field.drifted) for field in shop.change().fields] == [("staged", True)]
     shop.apply()
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert shop.change().action is Action.NO_OP
 
 
 @pytest.mark.expensive
 def test_a_job_that_was_forgotten_keeps_what_it_launches(shop: Shop) -> None:
     shop.apply()
-    session = shop.session()
+    session = shop.open()
     session.state.remove("job.nightly")
     session.gc(keep_last=0, older_than=None, dry_run=False)
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
 
     session.jobs.adopt("nightly", str(shop.job()[0]))
     assert shop.change().action is Action.NO_OP
@@ -401,7 +386,7 @@ def test_a_notebook_instead_of_the_run_is_told_and_the_other_way_round(shop: Sho
     shop.write("sgpu.yml", notebook, "run: train")
     assert told() == {path: ("/Workspace/report", None)}
     shop.apply(select=("job.nightly",))
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
 
 
 @pytest.mark.expensive
@@ -426,7 +411,7 @@ def test_the_environment_of_the_run_goes_along_and_its_packages_are_told(
     (package,) = job.environment.packages
     assert (package.name, package.before, package.after) == ("greeting", "1.0", "2.0")
     shop.apply()
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert [item["n"] for item in shop.returned(0)] == ["2.0", "2.0"]
 
 
@@ -437,7 +422,7 @@ def test_an_image_is_launched_with_an_environment_beside_it(shop: Shop) -> None:
 
     _, settings = shop.job()
     assert settings["tasks"][0]["environment_key"] == "default"
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert shop.change().action is Action.NO_OP
 
 

@@ -104,9 +104,9 @@ def test_the_nodes_of_a_task_make_one_cluster(bench: DatabricksBench, tmp_path: 
 def test_a_job_launches_its_driver_with_a_cluster(shop: Shop, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     mark.touch()
-    with_ray(shop.folder, "sgpu.yml", mark)
+    with_ray(shop.project, "sgpu.yml", mark)
     shop.apply()
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert shop.returned(0) == [[3, 2.0]]
-    assert shop.launch() == "SUCCESS"
+    assert shop.start() == "SUCCESS"
     assert shop.returned(1) == [[3, 2.0]]

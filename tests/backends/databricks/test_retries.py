@@ -71,23 +71,32 @@ def test_a_node_ends_the_run_when_its_code_has_failed(
 
 @pytest.mark.expensive
 @pytest.mark.parametrize(
-    ("source", "more", "failure", "most"),
+    ("source", "more", "failure"),
     [
-        (KILLED, "retry: {max: 1}\n", FailureClass.KILLED, 1),
-        (SLOW, "retry: {max: 3, on: [infra, error]}\ntimeout: 5s\n", FailureClass.TIMEOUT, 1),
-        (UNMARKED, "retry: {max: 30}\n", FailureClass.EXCEPTION, 30),
+        (KILLED, "retry: {max: 1}\n", FailureClass.KILLED),
+        (SLOW, "retry: {max: 3, on: [infra, error]}\ntimeout: 5s\n", FailureClass.TIMEOUT),
     ],
-    ids=["all starts are used up", "its time is over", "whoever follows where nodes cannot"],
+    ids=["all starts are used up", "its time is over"],
 )
 def test_no_nodes_are_brought_on_which_no_rank_would_start(
-    bench: DatabricksBench, source: str, more: str, failure: FailureClass, most: int
+    bench: DatabricksBench, source: str, more: str, failure: FailureClass
 ) -> None:
     write(bench, source, more)
 
     run = bench.run()
 
     assert (run.status.state, run.status.failure) == (AttemptState.FAILED, failure)
-    assert attempts(bench) <= most
+    assert attempts(bench) == 1
+
+
+@pytest.mark.expensive
+def test_whoever_follows_ends_it_where_nodes_cannot(bench: DatabricksBench) -> None:
+    write(bench, UNMARKED, "retry: {max: 30}\n")
+
+    run = bench.run()
+
+    assert (run.status.state, run.status.failure) == (AttemptState.FAILED, FailureClass.EXCEPTION)
+    assert attempts(bench) < 31
 
 
 def test_a_run_that_is_to_send_mail_when_it_fails_is_not_cancelled(bench: DatabricksBench) -> None:
