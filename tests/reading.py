@@ -1,7 +1,7 @@
 """Reading the text of a run or project file, and of a call, with nothing around it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sgpu_decl.config import file_reader
 from sgpu_decl.config.call_config import declare_call
@@ -12,6 +12,16 @@ from sgpu_decl.config.state_reader import DeclaredState, read_state
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.jsonable import Json
+
+_Read = TypeVar("_Read")
+
+
+def clean(outcome: tuple[_Read | None, tuple[Diagnostic, ...]]) -> _Read:
+    """What was read, where nothing was found to say."""
+    read, findings = outcome
+    assert findings == ()
+    assert read is not None
+    return read
 
 
 def overridden(target: str | None = None, **fields: Any) -> Overrides:

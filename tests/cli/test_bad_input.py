@@ -385,6 +385,7 @@ def test_a_syntax_error_of_the_users_code_shows_its_line(sgpu: Shell) -> None:
     [
         ["status"], ["logs", "x"], ["results", "x"], ["wait", "x"], ["cancel", "x"], ["show", "x"],
         ["gc"], ["state", "list"], ["state", "pull"], ["state", "rm", "x"], ["destroy", "-y"],
+        ["doctor"],
     ],
 )  # fmt: skip
 def test_an_unknown_target_is_told_with_the_known_ones(sgpu: Shell, command: list[str]) -> None:

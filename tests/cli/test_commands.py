@@ -320,18 +320,6 @@ def test_schema_lists_prints_and_writes_schemas(sgpu: Shell) -> None:
     assert (sgpu.folder / "here" / "run.v1.schema.json").is_file()
 
 
-def test_project_is_found_from_a_folder_below(hello: Shell) -> None:
-    hello.write("sgpu.yml", f"project: {{name: p}}\nruns:\n  hello:\n{_indented(HELLO)}")
-    os.mkdir(hello.folder / "deep")
-    hello.done("apply", "-y", "--detach")
-    below: Path = hello.folder / "deep"
-    hello.done("wait", "hello", cwd=below)
-
-
-def _indented(text: str) -> str:
-    return "".join(f"    {line}\n" for line in text.splitlines() if not line.startswith("name"))
-
-
 def test_status_prints_the_command_that_shows_metrics(hello: Shell) -> None:
     hello.done("apply", "-y")
     uri = f"sqlite:///{hello.folder}/.sgpu/mlflow.db"

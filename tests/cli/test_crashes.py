@@ -8,17 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.cli.test_supervision import RUN
 from tests.mounts import small_disk
 from tests.support import PATIENCE, until
 
-RUN = """\
-name: train
-gpus: 2
-type: CPU
-entrypoint: train.py
-grace: 1s
-mlflow: {enabled: false}
-"""
 CRASH = """\
 import ctypes, os
 def into_native_code():

@@ -125,11 +125,6 @@ def test_a_failure_is_exit_code_1_in_text_too(sgpu: Shell) -> None:
     assert failed(answer) == ["file"]
 
 
-def test_a_target_that_nobody_knows_is_refused(sgpu: Shell) -> None:
-    applied(sgpu)
-    assert "there is no target `absent`" in sgpu.exits(1, "doctor", "-t", "absent").err
-
-
 # Interpreters and torch
 
 

@@ -1,16 +1,7 @@
 """Which runs a command is about: by name, by file, or the only one that can be meant."""
 
 from tests.cli.conftest import Shell
-
-RUN = """\
-name: {name}
-gpus: 2
-type: CPU
-command: {command}
-mlflow: {{enabled: false}}
-grace: 500ms
-targets: {{dev: {{}}}}
-"""
+from tests.cli.test_next_steps import FAILS as RUN
 
 
 def write(sgpu: Shell, name: str, command: str = "echo from $SGPU_RUN_NAME $RANK") -> None:

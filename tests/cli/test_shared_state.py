@@ -36,6 +36,7 @@ runs:
 """
 
 
+Machines = tuple[Shell, Shell, Path]
 EVERYWHERE = pytest.mark.parametrize(
     "clones",
     [
@@ -73,16 +74,23 @@ def clones(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> tuple
     return found[0], found[1]
 
 
+@pytest.fixture
+def one(clones: tuple[Shell, Shell]) -> Shell:
+    return clones[0]
+
+
+@pytest.fixture
+def two(clones: tuple[Shell, Shell]) -> Shell:
+    return clones[1]
+
+
 def actions(sgpu: Shell, *options: str) -> dict[str, str]:
     answer = sgpu.done("plan", "-o", "json", *options)
     return {one["address"]: one["action"] for one in answer.json["data"]["changes"]}
 
 
 @EVERYWHERE
-def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(
-    clones: tuple[Shell, Shell],
-) -> None:
-    one, two = clones
+def test_what_one_clone_has_applied_is_nothing_to_do_in_the_other(one: Shell, two: Shell) -> None:
     assert actions(two) == {"run.hello": "create"}
     assert not (two.folder / ".sgpu" / "default" / "replica.db").exists()
     one.done("apply", "-y")
@@ -134,8 +142,7 @@ def test_a_saved_plan_stays_fresh_whatever_number_of_ends_is_recorded_since(
     sgpu.done("apply", "new.plan")
 
 
-def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
-    one, two = clones
+def test_the_log_says_who_changed_what(one: Shell, two: Shell) -> None:
     assert "no entries yet" in one.here("state", "log").err
     one.done("apply", "-y")
     entries = two.data("state", "log")["entries"]
@@ -160,8 +167,7 @@ def test_the_log_says_who_changed_what(clones: tuple[Shell, Shell]) -> None:
 
 
 @EVERYWHERE
-def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -> None:
-    one, two = clones
+def test_a_compacted_state_goes_on_in_both_clones(one: Shell, two: Shell) -> None:
     two.done("state", "compact", "--older-than", "0s")  # there is nothing yet
     one.done("apply", "-y")
     assert actions(two) == {"run.hello": "no_op"}
@@ -176,9 +182,8 @@ def test_a_compacted_state_goes_on_in_both_clones(clones: tuple[Shell, Shell]) -
 
 
 def test_gc_deletes_nothing_that_has_the_name_of_an_attempt_of_another_machine(
-    clones: tuple[Shell, Shell],
+    one: Shell, two: Shell
 ) -> None:
-    one, two = clones
     one.done("apply", "-y")
     left = two.folder / ".sgpu" / "default" / "runs" / "hello" / "1"  # of a state that was given up
     shutil.copytree(one.folder / ".sgpu" / "default" / "runs" / "hello" / "1", left)
@@ -202,8 +207,7 @@ def test_a_state_of_this_machine_has_no_log(sgpu: Shell) -> None:
         assert sgpu.refusal("state", *command) == (1, "no_log")
 
 
-def test_a_removed_run_is_forgotten_by_whoever_applies_next(clones: tuple[Shell, Shell]) -> None:
-    one, two = clones
+def test_a_removed_run_is_forgotten_by_whoever_applies_next(one: Shell, two: Shell) -> None:
     one.done("apply", "-y")
     two.edit("sgpu.yml", "  hello:", "  other:")
     two.done("apply", "-y")
@@ -237,8 +241,7 @@ def test_what_a_run_left_here_is_found_after_another_machine_has_renamed_it(
     assert [path.relative_to(left).as_posix() for path in left.glob("*/*")] == ["hi/1"]
 
 
-def test_a_fresh_clone_has_the_state_without_a_copy_of_it(clones: tuple[Shell, Shell]) -> None:
-    one, two = clones
+def test_a_fresh_clone_has_the_state_without_a_copy_of_it(one: Shell, two: Shell) -> None:
     one.done("apply", "-y")
     before = one.here("state", "pull").out
     shutil.rmtree(one.folder / ".sgpu")
@@ -291,10 +294,7 @@ def test_what_was_read_last_can_be_read_without_the_store(
 
 @pytest.mark.expensive
 @pytest.mark.parametrize("clones", [DATABRICKS], indirect=True)
-def test_what_was_read_last_in_a_workspace_can_be_read_without_a_login(
-    clones: tuple[Shell, Shell],
-) -> None:
-    one, _ = clones
+def test_what_was_read_last_in_a_workspace_can_be_read_without_a_login(one: Shell) -> None:
     one.done("apply", "-y")
     without = {name: one.environ[name] for name in one.environ.keys() - login().keys()}
     away = replace(one, environ=without)
@@ -317,9 +317,8 @@ def remote(sgpu: Shell, url: str, name: str = "origin") -> None:
 
 @EVERYWHERE
 def test_a_state_of_another_repository_is_refused_until_it_is_claimed(
-    clones: tuple[Shell, Shell],
+    one: Shell, two: Shell
 ) -> None:
-    one, two = clones
     remote(one, "git@github.com:team/vision.git")
     remote(two, "https://ci:hunter2hunter2@github.com/other/vision.git")
     one.done("apply", "-y")
@@ -364,9 +363,8 @@ def test_a_project_in_another_folder_of_the_repository_is_another_one(
 
 
 def test_a_checkout_without_a_remote_is_not_compared_and_claims_nothing(
-    clones: tuple[Shell, Shell], tmp_path: Path
+    one: Shell, two: Shell, tmp_path: Path
 ) -> None:
-    one, two = clones
     remote(one, "https://github.com/team/vision")
     remote(two, str(tmp_path / "vision.git"))
     assert one.error("state", "claim")["code"] == "not_found"
@@ -390,10 +388,7 @@ def test_two_developers_do_not_meet(
     assert [item.name for item in (tmp_path / "shared").glob("[!.]*")] == ["p@ann"]
 
 
-def test_a_machine_with_a_state_of_its_own_brings_it_along(
-    clones: tuple[Shell, Shell],
-) -> None:
-    one, two = clones
+def test_a_machine_with_a_state_of_its_own_brings_it_along(one: Shell, two: Shell) -> None:
     file = one.folder / "sgpu.yml"
     shared = file.read_text()
     without = "".join(line for line in shared.splitlines(True) if "state:" not in line)
@@ -425,9 +420,8 @@ def test_a_machine_with_a_state_of_its_own_brings_it_along(
 
 
 def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
-    clones: tuple[Shell, Shell],
+    one: Shell, two: Shell
 ) -> None:
-    one, two = clones
     shared = migrating(one)
     one.done("apply", "-y")
     file = one.folder / "sgpu.yml"
@@ -461,10 +455,7 @@ def test_a_state_that_was_migrated_comes_back_with_what_happened_since(
 
 
 @pytest.mark.parametrize("clones", [FOLDER], indirect=True)
-def test_a_printed_state_goes_into_a_store_that_lost_its_entries(
-    clones: tuple[Shell, Shell],
-) -> None:
-    one, _ = clones
+def test_a_printed_state_goes_into_a_store_that_lost_its_entries(one: Shell) -> None:
     one.done("apply", "-y")
     printed, older = one.folder.parent / "state.json", one.folder.parent / "older.json"
     older.write_text(one.here("state", "pull").out)
@@ -478,8 +469,7 @@ def test_a_printed_state_goes_into_a_store_that_lost_its_entries(
     assert "hello#2" in one.here("show", "hello").out
 
 
-def test_a_file_that_is_no_state_of_this_project_is_not_pushed(clones: tuple[Shell, Shell]) -> None:
-    one, two = clones
+def test_a_file_that_is_no_state_of_this_project_is_not_pushed(one: Shell, two: Shell) -> None:
     one.done("apply", "-y")
     printed = json.loads(one.here("state", "pull").out)
     file = one.folder.parent / "state.json"
@@ -513,7 +503,7 @@ def migrating(one: Shell) -> str:
 
 
 def test_a_launch_that_was_not_settled_is_brought_along_as_one_of_this_machine(
-    machines: tuple[Shell, Shell, Path],
+    machines: Machines,
 ) -> None:
     one, two, launches = machines
     shared = migrating(one)
@@ -530,7 +520,7 @@ def test_a_launch_that_was_not_settled_is_brought_along_as_one_of_this_machine(
 
 
 def test_an_apply_that_waits_while_the_state_is_migrated_begins_no_new_one(
-    machines: tuple[Shell, Shell, Path],
+    machines: Machines,
 ) -> None:
     one, _, launches = machines
     shared = migrating(one)
@@ -621,9 +611,7 @@ WAITS = (
 
 
 @pytest.fixture
-def machines(
-    request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path
-) -> Iterator[tuple[Shell, Shell, Path]]:
+def machines(request: pytest.FixtureRequest, sgpu: Shell, tmp_path: Path) -> Iterator[Machines]:
     """Two clones on two machines, as far as they know, and a file of all launches of their one run.
     It runs until the test is over."""
     place = new_place(request, FOLDER, tmp_path)
@@ -645,7 +633,7 @@ def machines(
 
 
 def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
-    machines: tuple[Shell, Shell, Path],
+    machines: Machines,
 ) -> None:
     one, two, launches = machines
     one.done("apply", "-y", "--detach")
@@ -669,9 +657,7 @@ def test_a_run_of_another_machine_is_shown_as_recorded_and_not_launched_again(
     assert launches.read_text() == "launched\n"
 
 
-def test_a_run_of_another_machine_is_launched_beside_it_on_request(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
+def test_a_run_of_another_machine_is_launched_beside_it_on_request(machines: Machines) -> None:
     one, two, launches = machines
     one.done("apply", "-y", "--detach")
     again = ("apply", "-y", "--detach", "--rerun", "run.hello", "--on-active")
@@ -682,7 +668,7 @@ def test_a_run_of_another_machine_is_launched_beside_it_on_request(
 
 
 def test_a_run_of_another_machine_that_may_wait_for_ever_is_active_whatever_its_timeouts(
-    machines: tuple[Shell, Shell, Path],
+    machines: Machines,
 ) -> None:
     one, two, launches = machines
     limits = ("--set", "runs.hello.timeout=1h", "--set", "runs.hello.startup_timeout=5m")
@@ -697,7 +683,7 @@ def test_a_run_of_another_machine_that_may_wait_for_ever_is_active_whatever_its_
     assert launches.read_text() == "launched\n"
 
 
-def test_a_copy_of_a_checkout_is_another_one(machines: tuple[Shell, Shell, Path]) -> None:
+def test_a_copy_of_a_checkout_is_another_one(machines: Machines) -> None:
     one, two, launches = machines
     one.done("apply", "-y", "--detach")
     until(launches.exists)
@@ -711,9 +697,7 @@ def test_a_copy_of_a_checkout_is_another_one(machines: tuple[Shell, Shell, Path]
     assert launches.read_text() == "launched\n"
 
 
-def test_a_checkout_that_got_another_name_is_the_same(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
+def test_a_checkout_that_got_another_name_is_the_same(machines: Machines) -> None:
     one, _, launches = machines
     one.done("apply", "-y", "--detach")
     until(launches.exists)
@@ -723,9 +707,7 @@ def test_a_checkout_that_got_another_name_is_the_same(
     renamed.folder.rename(one.folder)
 
 
-def test_a_run_that_ended_before_its_machine_got_another_name_is_known(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
+def test_a_run_that_ended_before_its_machine_got_another_name_is_known(machines: Machines) -> None:
     one, _, launches = machines
     replace(one, host="before").done("apply", "-y", "--detach")
     (status,) = one.data("status")["runs"]
@@ -741,9 +723,7 @@ def killed_after_begin(machine: Shell) -> None:
     machine.kill_at(f"{APPEND[FOLDER]},after,2", "apply", "-y", "--detach")
 
 
-def test_a_launch_that_another_machine_began_is_left_to_it(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
+def test_a_launch_that_another_machine_began_is_left_to_it(machines: Machines) -> None:
     one, two, launches = machines
     killed_after_begin(one)
     assert actions(two) == {"run.hello": "adopt"}
@@ -756,7 +736,7 @@ def test_a_launch_that_another_machine_began_is_left_to_it(
 
 
 def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
-    machines: tuple[Shell, Shell, Path],
+    machines: Machines,
 ) -> None:
     one, two, launches = machines
     killed_after_begin(one)
@@ -769,7 +749,7 @@ def test_a_launch_that_a_machine_began_which_is_gone_for_good_is_let_go_of(
 
 
 def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
-    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _, launches = machines
     step = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,before,1"
@@ -792,9 +772,7 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
     assert launches.read_text() == "launched\n"
 
 
-def test_a_run_of_a_machine_that_is_gone_for_good_is_let_go_of(
-    machines: tuple[Shell, Shell, Path],
-) -> None:
+def test_a_run_of_a_machine_that_is_gone_for_good_is_let_go_of(machines: Machines) -> None:
     one, two, _ = machines
     one.done("apply", "-y", "--detach")
     one.exits(1, "state", "rm", "run.hello")
@@ -815,7 +793,7 @@ class LockBreaker:
 
 
 def test_a_holder_whose_lock_was_broken_while_it_staged_launches_nothing(
-    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two, launches = machines
     real, broken = LocalLauncher.stage, LockBreaker(one)
@@ -836,7 +814,7 @@ def test_a_holder_whose_lock_was_broken_while_it_staged_launches_nothing(
 
 
 def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing_is_cancelled(
-    machines: tuple[Shell, Shell, Path], monkeypatch: pytest.MonkeyPatch
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _, launches = machines
     one.done("apply", "-y", "--detach")
@@ -859,9 +837,8 @@ def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing
 
 
 def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
-    clones: tuple[Shell, Shell], monkeypatch: pytest.MonkeyPatch
+    one: Shell, two: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = clones
     file = one.folder / "sgpu.yml"
     hello = next(line for line in file.read_text().splitlines() if "hello:" in line)
     file.write_text(file.read_text() + hello.replace("hello", "later") + "\n")

@@ -3,15 +3,7 @@
 import pytest
 
 from tests.cli.conftest import AtTerminal, Shell
-
-RUN = """\
-name: sleepy
-gpus: 1
-type: CPU
-command: [python3, -c, "import time; print('lift' + 'off', flush=True); time.sleep(300)"]
-mlflow: {enabled: false}
-grace: 500ms
-"""
+from tests.cli.test_commands import SLEEPING as RUN
 
 
 def test_anything_but_yes_changes_nothing(sgpu: Shell, at_terminal: AtTerminal) -> None:

@@ -5,14 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.cli.test_working_folder import RUN
 
-RUN = """\
-name: train
-gpus: 1
-type: CPU
-entrypoint: train.py
-mlflow: {enabled: false}
-"""
 SCRIPT = """\
 import helper
 

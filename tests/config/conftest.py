@@ -8,7 +8,7 @@ import pytest
 from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.project_files import Included, IncludedFile, ReadIncluded
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from tests.reading import read
+from tests.reading import clean, read
 
 
 def outcome(
@@ -31,10 +31,7 @@ def good() -> Callable[..., Loaded]:
     """Reads what must be right."""
 
     def read_good(*arguments: str, **options: Any) -> Loaded:
-        loaded, found = outcome(*arguments, **options)
-        assert found == ()
-        assert loaded is not None
-        return loaded
+        return clean(outcome(*arguments, **options))
 
     return read_good
 

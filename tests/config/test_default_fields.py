@@ -8,6 +8,7 @@ from sgpu_decl.config.loaded import Loaded, Places
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.text.yaml_nodes import place_of
 from tests.config.conftest import including, outcome
+from tests.reading import clean
 
 ROOT = """\
 project: {name: p}
@@ -25,10 +26,7 @@ defaults:
 
 
 def loaded(text: str, **options: Any) -> Loaded:
-    found, findings = outcome(text, "sgpu.yml", **options)
-    assert findings == ()
-    assert found is not None
-    return found
+    return clean(outcome(text, "sgpu.yml", **options))
 
 
 def specs(text: str, **options: Any) -> dict[str, Any]:

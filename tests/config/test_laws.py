@@ -12,7 +12,7 @@ from sgpu_decl.config.loaded import Loaded
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.run_reader import spec_of
 from sgpu_decl.diagnostics.place import Place
-from tests.reading import read_call
+from tests.reading import clean, read_call
 
 Good = Callable[..., Loaded]
 
@@ -150,10 +150,7 @@ def test_a_cell_is_the_run_that_one_would_write_for_it(
 
 
 def call(said: dict[str, Any], **options: Any) -> Loaded:
-    loaded, found = read_call(said, place=Place("a.py", 1, 1), **options)
-    assert found == ()
-    assert loaded is not None
-    return loaded
+    return clean(read_call(said, place=Place("a.py", 1, 1), **options))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -12,6 +12,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Address
 from sgpu_decl.tracking.store_location import absolute_uri
 from tests.config.conftest import including, outcome
+from tests.reading import clean
 
 ROOT = "project: {name: demo}\ninclude: ['*.yml']\n"
 RUN = "{gpus: 1, type: CPU, entrypoint: train.py:main}"
@@ -25,10 +26,7 @@ def read(
 
 
 def project(texts: dict[str, str], root: str = ROOT, **options: Any) -> Loaded:
-    loaded, findings = read(texts, root, **options)
-    assert findings == ()
-    assert loaded is not None
-    return loaded
+    return clean(read(texts, root, **options))
 
 
 def refused(texts: dict[str, str], root: str = ROOT, **options: Any) -> Diagnostic:

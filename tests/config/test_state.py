@@ -6,7 +6,7 @@ from sgpu_decl.config.project_files import Included, IncludedFile
 from sgpu_decl.config.state_reader import DeclaredState
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.target import Mode
-from tests.reading import read_store
+from tests.reading import clean, read_store
 
 POSTGRES = "postgresql://sgpu@db.example.com/sgpu"
 
@@ -18,10 +18,7 @@ def read(
 
 
 def declared(text: str, target: str | None = None) -> DeclaredState:
-    found, findings = read(text, target=target)
-    assert findings == ()
-    assert found is not None
-    return found
+    return clean(read(text, target=target))
 
 
 def test_a_project_without_the_block_names_no_store() -> None:
@@ -91,9 +88,7 @@ def test_a_variable_file_gives_values() -> None:
         "project: {name: p}\nvariables: {team: a}\n"
         "state: {kind: folder, path: '/mnt/${var.team}'}\n"
     )
-    found, findings = read_store(text, variable_files=[(b"team: b\n", "values.yml")])
-    assert findings == ()
-    assert found is not None
+    found = clean(read_store(text, variable_files=[(b"team: b\n", "values.yml")]))
     assert found.block.path == "/mnt/b"
 
 

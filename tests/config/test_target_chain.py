@@ -7,7 +7,7 @@ import pytest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.jsonable import Json
 from tests.config.conftest import including, outcome
-from tests.reading import read_call
+from tests.reading import clean, read_call
 
 ROOT = "project: {name: p}\nruns:\n  a: {gpus: 1, type: CPU, command: x, timeout: 1h}\n"
 CHAIN = """\
@@ -19,9 +19,7 @@ targets:
 
 
 def spec(text: str, target: str | None, **options: Any) -> dict[str, Any]:
-    loaded, findings = outcome(text, "sgpu.yml", target=target, **options)
-    assert findings == ()
-    assert loaded is not None
+    loaded = clean(outcome(text, "sgpu.yml", target=target, **options))
     return dict(loaded.runs[0].spec.fields)
 
 
@@ -67,9 +65,7 @@ targets:
   staging: {functions: {timeout: 2h}}
 """
     fields: dict[str, Json] = {"gpus": 2, "type": "CPU", "entrypoint": "__main__:train"}
-    loaded, findings = read_call(fields, project, target="prod")
-    assert findings == ()
-    assert loaded is not None
+    loaded = clean(read_call(fields, project, target="prod"))
     value = loaded.runs[0].spec.fields
     assert (value["timeout"], value["tags"]) == ("2h", {"a": "b"})
 
