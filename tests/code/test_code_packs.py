@@ -3,45 +3,31 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from sgpu_decl.code import code_store
 from sgpu_decl.code.code_store import PACKED, CodeStore
-from sgpu_decl.code.snapshot import Snapshot, snapshot
+from sgpu_decl.code.snapshot import Snapshot
 from sgpu_decl.content.store import object_packs
 from sgpu_decl.content.store.file_copies import SMALL
 from sgpu_decl.content.store.object_packs import ObjectPacks
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.owner import Owner, Presence
-from tests.code.conftest import Plant
+from sgpu_decl.model.owner import Presence
+from tests.code.conftest import LATER, STATE, Plant, objects, take
 from tests.support import refusing
 
-STATE = Owner(path=None, lineage="lin", store="elsewhere:1")
-LATER = time.time() + 10 * 3600
 MANY = {f"p{number % 3}/m{number}.py": f"content {number}\n" for number in range(PACKED)}
-
-
-def _take(root: Path) -> Snapshot:
-    taken, findings = snapshot(root)
-    assert findings == ()
-    assert taken is not None
-    return taken
 
 
 def _packs(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "store/packs").glob("*"))
 
 
-def _objects(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "store/objects").rglob("*") if path.is_file())
-
-
 def _is_copied(store: CodeStore, code: Snapshot, copy: Path) -> bool:
     store.materialize(code.digest, copy)
-    return _take(copy).digest == code.digest
+    return take(copy).digest == code.digest
 
 
 def test_many_small_files_are_one_pack_and_come_back_as_they_were(
@@ -50,10 +36,10 @@ def test_many_small_files_are_one_pack_and_come_back_as_they_were(
     root = plant({**MANY, "empty": "", "run.sh": "#!", "same.sh": "#!", "large": "x" * SMALL})
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("p0/m0.py")
-    code = _take(root)
+    code = take(root)
     store.put(code)
     assert len(_packs(tmp_path)) == 1
-    assert [path.stat().st_size for path in _objects(tmp_path)] == [SMALL]
+    assert [path.stat().st_size for path in objects(tmp_path)] == [SMALL]
     assert store.lacking(code.digest) == ()
     assert _is_copied(store, code, tmp_path / "copy")
     assert (tmp_path / "copy/run.sh").stat().st_mode & 0o777 == 0o700
@@ -66,19 +52,19 @@ def test_many_small_files_are_one_pack_and_come_back_as_they_were(
 def test_an_edit_adds_one_object_and_no_pack(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    store.put(_take(plant(MANY)))
-    edited = _take(plant({"p0/m0.py": "edited"}))
+    store.put(take(plant(MANY)))
+    edited = take(plant({"p0/m0.py": "edited"}))
     assert store.touch(edited.digest) is False
     store.put(edited)
     assert len(_packs(tmp_path)) == 1
-    assert [path.read_text() for path in _objects(tmp_path)] == ["edited"]
+    assert [path.read_text() for path in objects(tmp_path)] == ["edited"]
     assert _is_copied(store, edited, tmp_path / "copy")
 
 
 def test_a_pack_that_another_process_wrote_is_found(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    code = _take(plant(MANY))
+    code = take(plant(MANY))
     assert store.touch(code.digest) is False
     CodeStore(tmp_path / "store").put(code)
     assert store.touch(code.digest)
@@ -89,7 +75,7 @@ def test_a_pack_that_another_process_wrote_is_found(
 def test_a_damaged_pack_is_noticed_and_written_again(
     plant: Plant, store: CodeStore, tmp_path: Path, damage: str
 ) -> None:
-    code = _take(plant(MANY))
+    code = take(plant(MANY))
     store.put(code)
     (pack,) = _packs(tmp_path)
     content = pack.read_bytes()
@@ -119,7 +105,7 @@ def test_a_damaged_pack_is_noticed_and_written_again(
 def test_a_file_that_changes_before_it_is_packed_is_refused_and_leaves_nothing(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    code = _take(plant(MANY))
+    code = take(plant(MANY))
     plant({"p0/m99.py": "edited"})
     with pytest.raises(SgpuError, match=r"`p0/m99\.py` changed"):
         store.put(code)
@@ -133,7 +119,7 @@ def test_a_put_that_is_killed_at_any_step_leaves_nothing_that_is_believed(
     monkeypatch.setattr(code_store, "PACKED", 3)
     monkeypatch.setattr(object_packs, "_BUFFER", 16)  # so a half pack is on the disk
     files = {f"m{number}.py": f"content {number}\n" * 9 for number in range(4)}
-    code = _take(plant({**files, "large": "x" * SMALL}))
+    code = take(plant({**files, "large": "x" * SMALL}))
     step, killed = 0, True
     while killed:
         store = CodeStore(tmp_path / f"store{step}")
@@ -172,12 +158,12 @@ def test_gc_deletes_a_pack_once_none_of_its_contents_is_needed(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     root = plant(MANY)
-    store.put(_take(root))
+    store.put(take(root))
     (pack,) = _packs(tmp_path)
     size = pack.stat().st_size
     for path in sorted(root.rglob("*.py"))[1:]:
         path.unlink()
-    rest = _take(root)
+    rest = take(root)
     store.put(rest)
     store.refer(STATE, {rest.digest})
     assert store.collect(lambda _: Presence.PRESENT, now=LATER) == 0

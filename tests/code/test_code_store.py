@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from sgpu_decl.code.code_store import PACKED, CodeStore
-from sgpu_decl.code.snapshot import Snapshot, snapshot
 from sgpu_decl.content.store.file_copies import CHUNK, SMALL
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.model.owner import Owner, Presence
-from tests.code.conftest import Plant
+from tests.code.conftest import LATER, STATE, Plant, objects, take
 from tests.support import refusing, some
 
 PUTS = """
@@ -30,35 +29,24 @@ CodeStore(Path(sys.argv[2])).put(snapshot(Path(sys.argv[1]))[0])
 """
 
 
-def _take(root: Path) -> Snapshot:
-    taken, findings = snapshot(root)
-    assert findings == ()
-    assert taken is not None
-    return taken
-
-
-def _objects(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "store/objects").rglob("*") if path.is_file())
-
-
 def test_what_was_put_comes_back_as_it_was(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     root = plant({"a.py": "print()", "p/run.sh": "#!", "empty": ""})
     (root / "p/run.sh").chmod(0o755)
     (root / "p/link").symlink_to("../a.py")
-    taken = _take(root)
+    taken = take(root)
     store.put(taken)
     for reader in (store, CodeStore(tmp_path / "store")):
         assert some(reader.manifest(taken.digest)).entries == taken.entries
     copy = tmp_path / "attempt/code"
     store.materialize(taken.digest, copy)
-    assert _take(copy).digest == taken.digest
+    assert take(copy).digest == taken.digest
     assert (copy / "p/run.sh").stat().st_mode & 0o777 == 0o700
     assert (copy / "a.py").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_copy_is_the_attempts_own(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
     root = plant({"a.py": "one"})
-    taken = _take(root)
+    taken = take(root)
     store.put(taken)
     store.materialize(taken.digest, tmp_path / "one")
     (tmp_path / "one/a.py").write_text("scribbled")
@@ -71,7 +59,7 @@ def test_the_planned_bytes_are_kept_when_the_tree_moves_on(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
     root = plant({"a.py": "planned"})
-    taken = _take(root)
+    taken = take(root)
     store.put(taken)
     (root / "a.py").write_text("edited")
     store.materialize(taken.digest, tmp_path / "copy")
@@ -79,14 +67,14 @@ def test_the_planned_bytes_are_kept_when_the_tree_moves_on(
 
 
 def test_equal_content_is_stored_once(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
-    taken = _take(plant({"a.py": "same", "b.py": "same", "c.py": "other"}))
+    taken = take(plant({"a.py": "same", "b.py": "same", "c.py": "other"}))
     store.put(taken)
     store.put(taken)
-    assert len(_objects(tmp_path)) == 2
+    assert len(objects(tmp_path)) == 2
 
 
 def test_the_store_is_for_the_user_alone(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
-    store.put(_take(plant({"a.py": "x"})))
+    store.put(take(plant({"a.py": "x"})))
     for path in (tmp_path / "store").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
@@ -95,7 +83,7 @@ def test_a_file_that_changes_between_looking_and_putting_is_refused(
     plant: Plant, store: CodeStore
 ) -> None:
     root = plant({"a.py": "one"})
-    taken = _take(root)
+    taken = take(root)
     (root / "a.py").write_text("two")
     with pytest.raises(SgpuError, match=r"`a\.py` changed"):
         store.put(taken)
@@ -115,7 +103,7 @@ def test_a_file_of_any_length_is_copied_whole(
     root = plant({"data": ""})
     content = bytes(number % 251 for number in range(length))
     (root / "data").write_bytes(content)
-    taken = _take(root)
+    taken = take(root)
     assert taken.entries[0].digest == hashlib.sha256(content).hexdigest()
     store.put(taken)
     store.materialize(taken.digest, tmp_path / "copy")
@@ -126,9 +114,9 @@ def test_a_file_of_any_length_is_copied_whole(
 def test_a_damaged_object_is_named_and_taken_in_anew(
     plant: Plant, store: CodeStore, tmp_path: Path, damage: str
 ) -> None:
-    taken = _take(plant({"a.py": "content"}))
+    taken = take(plant({"a.py": "content"}))
     store.put(taken)
-    (stored,) = _objects(tmp_path)
+    (stored,) = objects(tmp_path)
     if damage == "deleted":
         stored.unlink()
     else:
@@ -144,10 +132,10 @@ def test_a_damaged_object_is_named_and_taken_in_anew(
 def test_an_object_that_a_power_cut_left_short_is_written_again(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    taken = _take(plant({"a.py": "content"}))
+    taken = take(plant({"a.py": "content"}))
     store.put(taken)
     assert store.touch(taken.digest)
-    (stored,) = _objects(tmp_path)
+    (stored,) = objects(tmp_path)
     stored.write_bytes(b"")
     assert not store.touch(taken.digest)  # so the next launch puts it
     store.put(taken)
@@ -156,7 +144,7 @@ def test_an_object_that_a_power_cut_left_short_is_written_again(
 
 
 def test_a_damaged_manifest_is_no_snapshot(plant: Plant, store: CodeStore, tmp_path: Path) -> None:
-    taken = _take(plant({"a.py": "x"}))
+    taken = take(plant({"a.py": "x"}))
     store.put(taken)
     (manifest,) = (tmp_path / "store/manifests").iterdir()
     manifest.write_bytes(b"\xff[]")
@@ -174,14 +162,12 @@ def test_processes_may_put_the_same_tree_at_once(
     command = [sys.executable, "-c", PUTS, str(root), str(tmp_path / "store")]
     running = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait() for process in running] == [0, 0, 0]
-    taken = _take(root)
+    taken = take(root)
     store.materialize(taken.digest, tmp_path / "copy")
-    assert _take(tmp_path / "copy").digest == taken.digest
+    assert take(tmp_path / "copy").digest == taken.digest
     assert not list((tmp_path / "store").glob(".put-*"))
 
 
-STATE = Owner(path=None, lineage="lin", store="elsewhere:1")
-LATER = time.time() + 10 * 3600
 MUCH_LATER = time.time() + 31 * 86400
 
 
@@ -196,9 +182,9 @@ def _missing(_: Owner) -> Presence:
 def test_collect_keeps_what_a_state_refers_to_and_what_is_young(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    first = _take(plant({"a.py": "kept", "b.py": "first"}))
+    first = take(plant({"a.py": "kept", "b.py": "first"}))
     store.put(first)
-    second = _take(plant({"b.py": "second!"}))
+    second = take(plant({"b.py": "second!"}))
     store.put(second)
     store.refer(STATE, {second.digest})
     assert store.collect(_present) == 0
@@ -210,16 +196,16 @@ def test_collect_keeps_what_a_state_refers_to_and_what_is_young(
 def test_a_state_that_is_missing_for_long_keeps_nothing(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    taken = _take(plant({"a.py": "12345"}))
+    taken = take(plant({"a.py": "12345"}))
     store.put(taken)
     store.refer(STATE, {taken.digest})
     assert store.collect(_missing, now=LATER) == 0
     assert store.collect(_missing, now=MUCH_LATER) == 5
-    assert _objects(tmp_path) == []
+    assert objects(tmp_path) == []
 
 
 def test_a_state_that_cannot_be_asked_keeps_what_it_needs(plant: Plant, store: CodeStore) -> None:
-    taken = _take(plant({"a.py": "12345"}))
+    taken = take(plant({"a.py": "12345"}))
     store.put(taken)
     store.refer(STATE, {taken.digest})
     assert store.collect(lambda _: Presence.UNKNOWN, now=MUCH_LATER) == 0
@@ -228,7 +214,7 @@ def test_a_state_that_cannot_be_asked_keeps_what_it_needs(plant: Plant, store: C
 def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
     plant: Plant, store: CodeStore, tmp_path: Path
 ) -> None:
-    taken = _take(plant({"a.py": "12345"}))
+    taken = take(plant({"a.py": "12345"}))
     store.put(taken)
     plan = tmp_path / "saved.plan"
     plan.touch()
@@ -243,12 +229,12 @@ def test_a_saved_plan_keeps_its_code_until_it_is_missing_for_long(
 def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
     plant: Plant, store: CodeStore, tmp_path: Path, why: str
 ) -> None:
-    taken = _take(plant({"a.py": "12345"}))
+    taken = take(plant({"a.py": "12345"}))
     store.put(taken)
-    store.put(_take(plant({"b.py": "not needed"})))
+    store.put(take(plant({"b.py": "not needed"})))
     store.refer(STATE, {taken.digest})
     manifest = tmp_path / f"store/manifests/{taken.digest.removeprefix('sha256:')}.json"
-    before = _objects(tmp_path)
+    before = objects(tmp_path)
     content = manifest.read_bytes()
     manifest.unlink()
     if why == "store_unwritable":
@@ -258,12 +244,12 @@ def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
     for store_of_another_process in (store, CodeStore(tmp_path / "store")):
         with refusing(why):
             store_of_another_process.collect(_present, now=LATER)
-        assert _objects(tmp_path) == before
+        assert objects(tmp_path) == before
     if why == "store_unwritable":
         manifest.rmdir()
     manifest.write_bytes(content)
     shown = store.collect(_present, now=LATER, dry_run=True)
-    assert _objects(tmp_path) == before
+    assert objects(tmp_path) == before
     assert store.collect(_present, now=LATER) == shown == len("12345not needed") - 5
     assert store.lacking(taken.digest) == ()
 
@@ -272,7 +258,7 @@ def test_a_manifest_that_cannot_be_read_now_deletes_nothing(
 def test_records_that_cannot_be_listed_now_delete_nothing(
     plant: Plant, store: CodeStore, tmp_path: Path, folder: str
 ) -> None:
-    taken = _take(plant({"a.py": "12345"}))
+    taken = take(plant({"a.py": "12345"}))
     store.put(taken)
     store.refer(STATE, {taken.digest})
     child = os.fork()
@@ -305,12 +291,12 @@ def test_a_store_that_cannot_be_written_says_so(
 ) -> None:
     (tmp_path / "store").write_text("in the way")
     with refusing("store_unwritable", match="store"):
-        store.put(_take(plant({"a.py": ""})))
+        store.put(take(plant({"a.py": ""})))
 
 
 @pytest.mark.parametrize("call", ["put", "touch"])
 def test_a_writer_that_waits_for_a_gc_says_so(plant: Plant, store: CodeStore, call: str) -> None:
-    taken = _take(plant({"a.py": ""}))
+    taken = take(plant({"a.py": ""}))
     store.put(taken)
     gc, said = ExitStack(), set[str]()
 

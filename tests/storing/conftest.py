@@ -1,6 +1,7 @@
 """Values to store, and a store in a folder of the test's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,9 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord, Provenance
 from sgpu_decl.model.state import Attempt, Intent, Resource
+from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.sqlite.store import SqliteStore
+from sgpu_decl.storing.stores import SharedPlace, shared_journal
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -68,6 +71,24 @@ def make_launch(
         address=address, backend="local", owner="run.yaml", spec=attempt.inputs.spec, last=attempt
     )
     return Launched(record=record, intent=intent, resource=resource, attempt=attempt)
+
+
+@pytest.fixture
+def journal(place: SharedPlace) -> Iterator[FileJournal]:
+    """The journal of files in the place of a test."""
+    with closing(shared_journal(place, "default")) as opened:
+        assert isinstance(opened, FileJournal)
+        yield opened
+
+
+def fill(journal: FileJournal, *numbers: int) -> None:
+    for number in numbers:
+        assert journal.append(number, f"entry {number}") is not None
+
+
+def compacted(journal: FileJournal, number: int) -> None:
+    assert journal.put_checkpoint(number, b"all before")
+    journal.drop_before(number)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from sgpu_decl.storing.stores import (
 from tests.faulty_proxy import Answer, FaultyProxy, faulty_proxy
 from tests.object_server import ObjectServer
 from tests.shared_places import new_place
+from tests.storing.conftest import compacted, fill
 from tests.support import refusing, some
 
 HOUR = 3600.0
@@ -55,23 +56,6 @@ def proxy(object_server: ObjectServer) -> Iterator[FaultyProxy]:
 @pytest.fixture
 def place(direct: SharedPlace, proxy: FaultyProxy) -> SharedPlace:
     return replace(direct, endpoint=proxy.url)
-
-
-@pytest.fixture
-def journal(place: SharedPlace) -> Iterator[FileJournal]:
-    with closing(shared_journal(place, "default")) as opened:
-        assert isinstance(opened, FileJournal)
-        yield opened
-
-
-def fill(journal: FileJournal, *numbers: int) -> None:
-    for number in numbers:
-        assert journal.append(number, f"entry {number}") is not None
-
-
-def compacted(journal: FileJournal, number: int) -> None:
-    assert journal.put_checkpoint(number, b"all before")
-    journal.drop_before(number)
 
 
 def probes(journal: FileJournal) -> list[str]:

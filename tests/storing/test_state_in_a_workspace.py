@@ -30,6 +30,7 @@ from sgpu_decl.storing.stores import (
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from sgpu_decl.testing.workspace.clock import ahead
 from tests.shared_places import VOLUME, folder_on_disk, new_place
+from tests.storing.conftest import compacted, fill
 from tests.support import refusing, some
 
 ADDS = {DATABRICKS: "POST */workspace/import", VOLUME: "PUT */fs/files/*"}
@@ -49,13 +50,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def place(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> SharedPlace:
     return new_place(request, kind, tmp_path)
-
-
-@pytest.fixture
-def journal(place: SharedPlace) -> Iterator[FileJournal]:
-    with closing(shared_journal(place, "default")) as opened:
-        assert isinstance(opened, FileJournal)
-        yield opened
 
 
 @pytest.fixture
@@ -82,11 +76,6 @@ def folders(journal: FileJournal) -> list[str]:
 
 def files(journal: FileJournal, folder: str) -> list[str]:
     return [entry.name for entry in journal._place.list(folder) if not entry.folder]
-
-
-def fill(journal: FileJournal, *numbers: int) -> None:
-    for number in numbers:
-        assert journal.append(number, f"entry {number}") is not None
 
 
 def test_a_folder_that_is_not_there_begins_no_new_state(
@@ -265,11 +254,6 @@ def test_a_login_that_is_not_there_is_one_of_the_state(
     with refusing("state_unreachable", match="nothing says which Databricks workspace") as caught:
         shared_journal(place, "default").after(0)
     assert "set `state.profile`" in (caught.value.hint or "")
-
-
-def compacted(journal: FileJournal, number: int) -> None:
-    assert journal.put_checkpoint(number, b"all before")
-    journal.drop_before(number)
 
 
 @pytest.mark.parametrize(("first", "in_folder"), [(2, 3), (3, 3), (5, 3), (7, 3), (9, 3), (6, 100)])

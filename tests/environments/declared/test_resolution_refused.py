@@ -1,5 +1,6 @@
 """What cannot be resolved is one finding, at the requirement that it is about."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,18 +8,61 @@ import pytest
 
 from tests.environments.declared.conftest import Declared, Index
 
+# What is declared, files of the project, the code, the place where it is said, and words that are.
+WHEEL = "x.invalid/alpha-1.0-py3-none-any.whl"
+REFUSED: dict[str, tuple[object, dict[str, str], str, str | None, tuple[str, ...]]] = {
+    "a package that is nowhere": (["alpha", "nowhere>=3"], {},
+        "package_not_found", "run.yaml:6:5", ("`nowhere`", "uv says:")),
+    "a dependency that is nowhere, told where it comes in": (["alpha", "astray"], {},
+        "package_not_found", "run.yaml:6:5", ("`nowhere`",)),
+    "a version that does not exist": (["alpha==9"], {}, "unresolvable", "run.yaml:5:5", ()),
+    "no wheel for this Python": (["elder"], {},
+        "no_matching_wheel", "run.yaml:5:5", (f"Python 3.{sys.version_info.minor}",)),
+    "no requirement": (["beta", "alpha >> 2"], {}, "bad_requirement", "run.yaml:6:5", ()),
+    "a literal password of an index": (["alpha", "--index-url https://me:s3cret@x.invalid/simple"],
+        {}, "literal_secret", "run.yaml:6:5", ()),
+    "a literal token of a wheel": (["alpha", f"alpha @ https://t0ken@{WHEEL}"], {},
+        "literal_secret", "run.yaml:6:5", ()),
+    "a literal password of links": (["alpha", "-f https://me:s3cret@x.invalid"], {},
+        "literal_secret", "run.yaml:6:5", ()),
+    "a user of git, who is no password": (["alpha @ git+ssh://git@127.0.0.1:1/alpha"], {},
+        "repository_unreachable", None, ()),
+    "a source folder": (["alpha", "./lib"],
+        {"lib/pyproject.toml": "[project]\nname='lib'\nversion='1'\n"},
+        "requirement_local", None, ("`./lib`",)),
+    "an editable install, where it is written": ("requirements.txt",
+        {"requirements.txt": "alpha\n-e ./lib\n"},
+        "requirement_local", "requirements.txt:2:1", ()),
+    "a file of another machine, without its password": ("requirements.txt",
+        {"requirements.txt": "-r https://me:secret@x.invalid/r.txt\n"},
+        "bad_requirement", "requirements.txt:1:1",
+        ("`https://x.invalid/r.txt` is not on this machine",)),
+    "what is wrong in a constraints file": ("requirements.txt",
+        {"requirements.txt": "alpha\n-c sub/bound.txt\n", "more.txt": "-e ./lib\n",
+         "sub/bound.txt": "beta<2\n-r ../more.txt\n"},
+        "requirement_local", "more.txt:1:1", ()),
+    "a file that includes itself": ("a.txt", {"a.txt": "-r b.txt\n", "b.txt": "alpha\n-r a.txt\n"},
+        "bad_requirement", "b.txt:2:1", ()),
+    "a missing file": ("none.txt", {}, "requirements_missing", None, ()),
+    "a missing lock": ({"lock": "none/uv.lock"}, {}, "lock_missing", "run.yaml:4:3", ()),
+    "a lock without hashes": ({"lock": "locked.txt"}, {"locked.txt": "alpha==1.0\n"},
+        "lock_without_hashes", None, ()),
+    "a hash that no file has": ({"lock": "locked.txt"},
+        {"locked.txt": f"alpha==1.0 --hash=sha256:{'0' * 64}\n"},
+        "hash_mismatch", "locked.txt:1:1", ()),
+}  # fmt: skip
 
-def test_a_package_that_is_nowhere(declared: Declared) -> None:
-    found = declared.refused(dependencies=["alpha", "nowhere>=3"])
-    assert (found.code, str(found.place)) == ("package_not_found", "run.yaml:6:5")
-    assert "`nowhere`" in found.summary
-    assert "uv says:" in found.summary
 
-
-def test_a_dependency_that_is_nowhere_is_told_where_it_comes_in(declared: Declared) -> None:
-    found = declared.refused(dependencies=["alpha", "astray"])
-    assert (found.code, str(found.place)) == ("package_not_found", "run.yaml:6:5")
-    assert "`nowhere`" in found.summary
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_resolved_is_told_at_its_place(declared: Declared, case: str) -> None:
+    asked, files, code, place, words = REFUSED[case]
+    for name, text in files.items():
+        declared.write(name, text)
+    if not isinstance(asked, dict):
+        asked = {"dependencies" if isinstance(asked, list) else "requirements": asked}
+    found = declared.refused(**asked)
+    assert (found.code, place and str(found.place)) == (code, place)
+    assert all(word in found.summary for word in words), found.summary
 
 
 def test_requirements_that_contradict_are_both_shown(declared: Declared) -> None:
@@ -27,22 +71,6 @@ def test_requirements_that_contradict_are_both_shown(declared: Declared) -> None
     assert found.code == "unresolvable"
     places = {str(found.place), *(str(item.place) for item in found.related)}
     assert places == {"run.yaml:5:5", "requirements.txt:2:1"}
-
-
-def test_a_version_that_does_not_exist(declared: Declared) -> None:
-    found = declared.refused(dependencies=["alpha==9"])
-    assert (found.code, str(found.place)) == ("unresolvable", "run.yaml:5:5")
-
-
-def test_no_wheel_for_this_python(declared: Declared) -> None:
-    found = declared.refused(dependencies=["elder"])
-    assert (found.code, str(found.place)) == ("no_matching_wheel", "run.yaml:5:5")
-    assert f"Python {declared.python().python.minor}" in found.summary
-
-
-def test_what_is_no_requirement(declared: Declared) -> None:
-    found = declared.refused(dependencies=["beta", "alpha >> 2"])
-    assert (found.code, str(found.place)) == ("bad_requirement", "run.yaml:6:5")
 
 
 def test_offline_without_a_cache(declared: Declared) -> None:
@@ -89,37 +117,6 @@ def test_credentials_by_a_variable_never_reach_the_lock(declared: Declared, inde
     assert lock.indexes == (index.url.replace("//", "//me:${INDEX_TOKEN}@"),)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--index-url https://me:s3cret@x.invalid/simple",
-        "alpha @ https://t0ken@x.invalid/alpha-1.0-py3-none-any.whl",
-        "-f https://me:s3cret@x.invalid",
-    ],
-)
-def test_a_literal_password_is_refused(declared: Declared, line: str) -> None:
-    found = declared.refused(dependencies=["alpha", line])
-    assert (found.code, str(found.place)) == ("literal_secret", "run.yaml:6:5")
-
-
-def test_a_user_of_git_is_no_password(declared: Declared) -> None:
-    found = declared.refused(dependencies=["alpha @ git+ssh://git@127.0.0.1:1/alpha"])
-    assert found.code == "repository_unreachable"
-
-
-def test_a_source_folder_is_refused(declared: Declared) -> None:
-    declared.write("lib/pyproject.toml", "[project]\nname='lib'\nversion='1'\n")
-    found = declared.refused(dependencies=["alpha", "./lib"])
-    assert found.code == "requirement_local"
-    assert "`./lib`" in found.summary
-
-
-def test_an_editable_install_is_refused_where_it_is_written(declared: Declared) -> None:
-    declared.write("requirements.txt", "alpha\n-e ./lib\n")
-    found = declared.refused(requirements="requirements.txt")
-    assert (found.code, str(found.place)) == ("requirement_local", "requirements.txt:2:1")
-
-
 def test_all_that_is_wrong_in_files_is_told_at_once(declared: Declared) -> None:
     declared.write("requirements.txt", "-e ./lib\n-r other.txt\n-c https://x.invalid/c.txt\n")
     lock, found = declared.resolve(requirements="requirements.txt")
@@ -129,34 +126,6 @@ def test_all_that_is_wrong_in_files_is_told_at_once(declared: Declared) -> None:
         ("requirements_missing", "requirements.txt:2:1"),
         ("bad_requirement", "requirements.txt:3:1"),
     ]
-
-
-def test_a_file_of_another_machine_is_named_without_its_password(declared: Declared) -> None:
-    declared.write("requirements.txt", "-r https://me:secret@x.invalid/r.txt\n")
-    found = declared.refused(requirements="requirements.txt")
-    assert (found.code, str(found.place)) == ("bad_requirement", "requirements.txt:1:1")
-    assert "`https://x.invalid/r.txt` is not on this machine" in found.summary
-
-
-def test_what_is_wrong_in_a_constraints_file_is_told_there(declared: Declared) -> None:
-    declared.write("requirements.txt", "alpha\n-c sub/bound.txt\n")
-    declared.write("sub/bound.txt", "beta<2\n-r ../more.txt\n")
-    declared.write("more.txt", "-e ./lib\n")
-    found = declared.refused(requirements="requirements.txt")
-    assert (found.code, str(found.place)) == ("requirement_local", "more.txt:1:1")
-
-
-def test_a_file_that_includes_itself(declared: Declared) -> None:
-    declared.write("a.txt", "-r b.txt\n")
-    declared.write("b.txt", "alpha\n-r a.txt\n")
-    found = declared.refused(requirements="a.txt")
-    assert (found.code, str(found.place)) == ("bad_requirement", "b.txt:2:1")
-
-
-def test_a_missing_file(declared: Declared) -> None:
-    assert declared.refused(requirements="none.txt").code == "requirements_missing"
-    found = declared.refused(lock="none/uv.lock")
-    assert (found.code, str(found.place)) == ("lock_missing", "run.yaml:4:3")
 
 
 def test_a_lock_for_another_environment(declared: Declared, hash_of: Callable[[str], str]) -> None:
@@ -180,17 +149,6 @@ def test_hashes_for_some_only(declared: Declared, hash_of: Callable[[str], str])
     declared.write("locked.txt", f"alpha==1.0 --hash={hash_of('alpha-1.0')}\nbeta==1.0\n")
     found = declared.refused(requirements="locked.txt")
     assert (found.code, str(found.place)) == ("lock_without_hashes", "locked.txt:2:1")
-
-
-def test_a_lock_without_hashes(declared: Declared) -> None:
-    declared.write("locked.txt", "alpha==1.0\n")
-    assert declared.refused(lock="locked.txt").code == "lock_without_hashes"
-
-
-def test_a_hash_that_no_file_has(declared: Declared) -> None:
-    declared.write("locked.txt", f"alpha==1.0 --hash=sha256:{'0' * 64}\n")
-    found = declared.refused(lock="locked.txt")
-    assert (found.code, str(found.place)) == ("hash_mismatch", "locked.txt:1:1")
 
 
 def test_without_uv(declared: Declared, monkeypatch: pytest.MonkeyPatch) -> None:

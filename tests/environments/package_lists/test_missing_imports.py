@@ -1,6 +1,5 @@
 """What code imports and its environment lacks; and silence where that is not certain."""
 
-from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.content.manifest import File, FileKind, Manifest, Python
 from sgpu_decl.diagnostics.diagnostic import Severity
 from sgpu_decl.diagnostics.place import Place
@@ -11,8 +10,8 @@ from sgpu_decl.environments.package_lists.missing_imports import (
     lacking_in_snapshot,
     top_levels,
 )
-from sgpu_decl.model.environment import Environment, Package
-from tests.support import some
+from sgpu_decl.model.environment import Package
+from tests.environments.package_lists.test_base_conflicts import base
 
 PYTHON = Python("cpython", "3.11.7", "cpython-311-x86_64-linux-gnu", "linux-x86_64", "glibc-2.36")
 SITE = "lib/python3.11/site-packages"
@@ -25,11 +24,6 @@ def manifest(*paths: str, sites: tuple[str, ...] = (SITE,)) -> Manifest:
 
 def imports(*names: str) -> dict[str, Place]:
     return {name: Place("train.py", line, 1) for line, name in enumerate(names, 1)}
-
-
-def base(name: str) -> Environment:
-    found = some(base_named(name))
-    return found.environment
 
 
 def test_the_names_of_a_snapshot_are_those_of_its_folders_and_modules() -> None:
