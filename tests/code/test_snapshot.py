@@ -68,59 +68,39 @@ def test_what_never_counts_is_not_taken_as_a_link_or_a_file_either(
     assert _paths(root) == ["train.py"]
 
 
-def test_include_does_not_bring_back_whole_environments(plant: Plant) -> None:
-    root = plant({"train.py": "", "env/pyvenv.cfg": "", "env/a.py": "", ".git/hooks/b.py": ""})
-    assert _paths(root, include=["**/*.py"]) == ["train.py"]
+# The files, the folder below them that is the root, options, and what is taken of it.
+RULES: dict[str, tuple[dict[str, str], str, dict[str, list[str]], list[str]]] = {
+    "ignore files hold for their folder, and deeper ones win": (
+        {".gitignore": "*.bin\n/data/\n", "a.bin": "", "data/x": "", "sub/other.bin": "",
+         "sub/.gitignore": "!keep.bin\n", "sub/keep.bin": "", "sub/data/x": ""},
+        "", {}, ["sub/data/x", "sub/keep.bin"]),
+    "sgpuignore adds to gitignore, and wins over it": (
+        {".gitignore": "*.a\n", ".sgpuignore": "*.b\n!x.a\n", "x.a": "", "y.a": "", "z.b": ""},
+        "", {}, ["x.a"]),
+    "a line that is no pattern is passed over, as git does": (
+        {".gitignore": "!\n[z-a]\n*.bin\n", "a.bin": "", "b": ""}, "", {}, ["b"]),
+    "rules above the root hold up to the top of the repository": (
+        {".git/HEAD": "", ".gitignore": "*.ckpt\n/deep/down/out/\n", "deep/down/out/x": "",
+         "deep/.gitignore": "!best.ckpt\n", "deep/down/train.py": "", "deep/down/a.ckpt": "",
+         "deep/down/best.ckpt": ""},
+        "deep/down", {}, ["best.ckpt", "train.py"]),
+    "rules above the root that ignore the root itself are not meant": (
+        {".git/HEAD": "", ".gitignore": "scratch/\n", "scratch/train.py": ""},
+        "scratch", {}, ["train.py"]),
+    "rules above the root, outside of a repository, do not count": (
+        {".gitignore": "*\n", "code/train.py": ""}, "code", {}, ["train.py"]),
+    "include does not bring back whole environments": (
+        {"train.py": "", "env/pyvenv.cfg": "", "env/a.py": "", ".git/hooks/b.py": ""},
+        "", {"include": ["**/*.py"]}, ["train.py"]),
+    "exclude leaves out": (
+        {"a.py": "", "tests/b.py": ""}, "", {"exclude": ["tests/"]}, ["a.py"]),
+}  # fmt: skip
 
 
-def test_ignore_files_hold_for_their_folder_and_deeper_ones_win(plant: Plant) -> None:
-    root = plant(
-        {
-            ".gitignore": "*.bin\n/data/\n",
-            "a.bin": "",
-            "data/x": "",
-            "sub/.gitignore": "!keep.bin\n",
-            "sub/keep.bin": "",
-            "sub/other.bin": "",
-            "sub/data/x": "",
-        }
-    )
-    assert _paths(root) == ["sub/data/x", "sub/keep.bin"]
-
-
-def test_sgpuignore_adds_to_gitignore_and_wins_over_it(plant: Plant) -> None:
-    root = plant(
-        {".gitignore": "*.a\n", ".sgpuignore": "*.b\n!x.a\n", "x.a": "", "y.a": "", "z.b": ""}
-    )
-    assert _paths(root) == ["x.a"]
-
-
-def test_a_line_that_is_no_pattern_is_passed_over_as_git_does(plant: Plant) -> None:
-    assert _paths(plant({".gitignore": "!\n[z-a]\n*.bin\n", "a.bin": "", "b": ""})) == ["b"]
-
-
-def test_rules_above_the_root_hold_up_to_the_top_of_the_repository(plant: Plant) -> None:
-    top = plant(
-        {
-            ".git/HEAD": "",
-            ".gitignore": "*.ckpt\n/deep/down/out/\n",
-            "deep/.gitignore": "!best.ckpt\n",
-            "deep/down/train.py": "",
-            "deep/down/a.ckpt": "",
-            "deep/down/best.ckpt": "",
-            "deep/down/out/x": "",
-        }
-    )
-    assert _paths(top / "deep/down") == ["best.ckpt", "train.py"]
-
-
-def test_rules_above_the_root_that_ignore_the_root_itself_are_not_meant(plant: Plant) -> None:
-    top = plant({".git/HEAD": "", ".gitignore": "scratch/\n", "scratch/train.py": ""})
-    assert _paths(top / "scratch") == ["train.py"]
-
-
-def test_rules_above_the_root_outside_of_a_repository_do_not_count(plant: Plant) -> None:
-    assert _paths(plant({".gitignore": "*\n", "code/train.py": ""}) / "code") == ["train.py"]
+@pytest.mark.parametrize("case", RULES)
+def test_rules_say_which_files_are_code(plant: Plant, case: str) -> None:
+    files, root, options, taken = RULES[case]
+    assert _paths(plant(files) / root, **options) == taken
 
 
 def test_include_wins_over_ignore_files_also_inside_an_ignored_folder(plant: Plant) -> None:
@@ -143,10 +123,6 @@ def test_an_ignored_folder_that_include_cannot_mean_is_not_looked_into(
     monkeypatch.setattr(os, "scandir", scandir)
     snapshot(root, include=["cfg/*.yaml"])
     assert not any(path.endswith("data") for path in seen)
-
-
-def test_exclude_leaves_out(plant: Plant) -> None:
-    assert _paths(plant({"a.py": "", "tests/b.py": ""}), exclude=["tests/"]) == ["a.py"]
 
 
 def test_a_pattern_that_git_would_not_take_is_an_error(plant: Plant) -> None:
