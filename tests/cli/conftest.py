@@ -103,12 +103,12 @@ class Shell:
 
     def data(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
         """What the command says as JSON."""
-        data: dict[str, Any] = self.data(*arguments, cwd=cwd)
+        data: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["data"]
         return data
 
     def error(self, *arguments: str, cwd: Path | None = None) -> dict[str, Any]:
         """The error that the command says as JSON."""
-        error: dict[str, Any] = self.error(*arguments, cwd=cwd)
+        error: dict[str, Any] = self.here(*arguments, "-o", "json", cwd=cwd).json["error"]
         return error
 
     def checks(self, *arguments: str, **values: str) -> list[dict[str, Any]]:
