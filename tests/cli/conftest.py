@@ -77,6 +77,12 @@ class Shell:
         assert "internal error" not in err, err
         return Answer(process.returncode, out, err)
 
+    def ran(self, *arguments: str, cwd: Path | None = None) -> Answer:
+        """A process of its own that succeeds."""
+        answer = self(*arguments, cwd=cwd)
+        assert answer.code == 0, answer.out + answer.err
+        return answer
+
     def here(self, *arguments: str, cwd: Path | None = None) -> Answer:
         """The same in this process, where another process would show no more."""
         out, err = io.StringIO(), io.StringIO()

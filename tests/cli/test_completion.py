@@ -109,8 +109,7 @@ def test_a_shared_state_is_not_asked(sgpu: Shell, tmp_path: Path) -> None:
         (tmp_path / "shared" / MARKER).touch()
         folder = SHARED % f"{{kind: folder, path: {tmp_path / 'shared'}}}"
         sgpu.write("sgpu.yml", folder.replace(", more: {gpus: 1}", ""))
-        applied = sgpu("apply", "-y")
-        assert applied.code == 0, applied.err
+        sgpu.ran("apply", "-y")
         sgpu.write("sgpu.yml", SHARED % state)
         assert values(sgpu, "logs", "hello#") == ["hello#1", ":files"]
         assert values(sgpu, "plan", "--select", "") == ["hello", "more"]

@@ -47,8 +47,7 @@ def machine(on: Callable[..., Shell], tmp_path: Path, notebook: "subprocess.Pope
 
 
 def found(shell: Shell, *options: str) -> tuple[str, str, Any]:
-    answer = shell("plan", "-o", "json", *options)
-    assert answer.code == 0, answer.err
+    answer = shell.ran("plan", "-o", "json", *options)
     (check,) = [one for one in answer.json["data"]["checks"] if one["id"] == "gpus_in_use"]
     return check["severity"], check["summary"], check["hint"]
 
@@ -117,5 +116,4 @@ def test_a_run_takes_a_gpu_that_is_used(machine: Shell, tmp_path: Path, why: str
 def test_a_driver_that_crashes_or_says_nothing_holds_no_run_up(machine: Shell) -> None:
     for broken in ("8", "8:4711", "x"):
         shell = replace(machine, environ={**machine.environ, "SGPU_TEST_USERS": broken})
-        answer = shell("apply", "-y", "--rerun", "a", "--set", "gpus=2")
-        assert answer.code == 0, answer.err
+        shell.ran("apply", "-y", "--rerun", "a", "--set", "gpus=2")

@@ -18,10 +18,7 @@ FILE = "layers:\n- 1\n- 2\nlr: 1.0e-05\n"
 def test_ranks_find_their_parameters_and_the_plan_shows_what_changed(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN)
 
-    done = sgpu("apply", "-y")
-
-    assert done.code == 0, done.err
-    assert FILE in done.out
+    assert FILE in sgpu.ran("apply", "-y").out
     sgpu.write("run.yaml", RUN.replace("1e-5", "2e-5"))
     plan = sgpu("plan").out
     assert "parameters.lr  1e-05 -> 2e-05  run.yaml:5:" in plan
@@ -36,10 +33,7 @@ def test_a_restart_finds_the_file_though_ranks_removed_it(sgpu: Shell) -> None:
     again = fails.replace("SGPU_TRY", "TORCHELASTIC_RESTART_COUNT")
     sgpu.write("run.yaml", again + "retry: {max: 1, on: [error], backoff: 0s}\n")
 
-    done = sgpu("apply", "-y")
-
-    assert done.code == 0, done.err
-    assert done.out.count(FILE) == 2
+    assert sgpu.ran("apply", "-y").out.count(FILE) == 2
 
 
 @pytest.mark.expensive
@@ -47,9 +41,7 @@ def test_matrix_values_reach_the_file(sgpu: Shell) -> None:
     run = RUN.replace("lr: 1e-5", "lr: '${matrix.lr}'")
     sgpu.write("run.yaml", run + "matrix: {lr: [0.5, 2]}\n")
 
-    done = sgpu("apply", "-y")
-
-    assert done.code == 0, done.err
+    done = sgpu.ran("apply", "-y")
     assert "lr: 0.5" in done.out
     assert "lr: 2" in done.out
 

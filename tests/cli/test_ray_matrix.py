@@ -36,8 +36,7 @@ def test_each_cell_has_the_cluster_that_its_axes_say(sgpu: Any) -> None:
         'run.sweep["cpus=1,seed=7"]': "Ray cluster: 1 node, 1 CPU",
         'run.sweep["cpus=2,seed=7"]': "Ray cluster: 1 node, 2 CPUs",
     }
-    applied = sgpu("apply", "-y")
-    assert applied.code == 0, applied.err
+    sgpu.ran("apply", "-y")
     found = []
     for address in sizes:
         (result,) = sgpu.data("results", address)["results"]

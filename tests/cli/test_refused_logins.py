@@ -59,7 +59,6 @@ def test_a_refused_login_to_where_metrics_go(sgpu: Shell, refused: str) -> None:
     assert refused
     run = "name: r\ngpus: 1\ntype: CPU\ncommand: [echo, hello]\n"
     sgpu.write("run.yaml", f"{run}mlflow: {{tracking_uri: databricks, experiment: /Shared/e}}\n")
-    applied = sgpu("apply", "-y", "run.yaml")
-    assert applied.code == 0, applied.err
+    applied = sgpu.ran("apply", "-y", "run.yaml")
     said = "the login of `robot` to the workspace of `databricks` was refused: invalid_client"
     assert said in applied.err
