@@ -31,42 +31,42 @@ VARIABLES = (
     ),
     Variable(
         "SGPU_PREVIOUS_OUTPUT_DIR", _RANKS,
-        "With `resume: auto`, the output of the newest earlier attempt that left some. Not set if there is none. See "
+        "With `resume: auto`, the output folder of the newest earlier attempt that left output. Not set if there is none. See "
         "[Going on where a run stopped](../running.md#going-on-where-a-run-stopped).",
     ),
     Variable(
         "SGPU_PROJECT_DIR", _RANKS,
-        "The project folder, on this machine alone: ranks work in a copy of the code, and find here what did not travel.",
+        "The project folder, only on this machine. Ranks work in a copy of the code, and find the other files of the project here.",
     ),
     Variable("SGPU_RUN_DIR", _RANKS, "The folder of the attempt: see [Files](files.md)."),
     Variable(
         "SGPU_SITE", _RANKS,
-        "A folder on `sys.path` for packages of this attempt alone: `pip install --target \"$SGPU_SITE\" PACKAGE`. See "
+        "A folder on `sys.path` for packages of only this attempt: `pip install --target \"$SGPU_SITE\" PACKAGE`. See "
         "[What ranks find](../environments.md#what-ranks-find).",
     ),
     Variable(
         "SGPU_TARGET", _COMMANDS,
-        "The target, where neither `-t` nor `target=` of the decorator says one. `default` means none, as with `-t`.",
+        "The target, if neither `-t` nor `target=` of the decorator names one. `default` means none, as with `-t`.",
     ),
     Variable(
         "SGPU_VAR_<name>", _COMMANDS,
         "The value of the variable `name` of a file, spelt as there: `SGPU_VAR_lr=1e-4`. See "
         "[Variables](../yaml.md#variables).",
     ),
-    Variable("SGPU_PROJECT", _CALLS, "The project folder of calls, where `project=` of the decorator says none."),
+    Variable("SGPU_PROJECT", _CALLS, "The project folder of calls, if `project=` of the decorator names none."),
     Variable(
         "SGPU_COOKIE", _INTERNAL,
         "Marks each process that a rank starts, so that none of them outlives the attempt. Leave it as it is.",
     ),
     Variable("SGPU_READY_FD", _INTERNAL, "The descriptor by which a rank says that its imports are done."),
     Variable("SGPU_ENVIRON_FD", _INTERNAL, "The descriptor by which a process gets values of secrets."),
-    Variable("SGPU_REDACT", _INTERNAL, "What a rank masks in its log, with `logs: {redact: true}`."),
-    Variable("SGPU_REMOVED", _INTERNAL, "Variables that the driver of a Ray cluster is started without."),
-    Variable("SGPU_RESTART", _INTERNAL, "How often the ranks had started again before a tracker started."),
+    Variable("SGPU_REDACT", _INTERNAL, "The values that a rank masks in its log, with `logs: {redact: true}`."),
+    Variable("SGPU_REMOVED", _INTERNAL, "Variables that the driver of a Ray cluster does not get."),
+    Variable("SGPU_RESTART", _INTERNAL, "The number of restarts before a tracker started."),
     Variable("SGPU_TRACKER", _INTERNAL, "Marks the tracker of an attempt, by the token of its launch."),
     Variable("SGPU_WARM_FD", _INTERNAL, "The descriptor by which the warm parent is told to fork ranks."),
     Variable("SGPU_WARM_DIR", _INTERNAL, "The folder of logs of the warm parent, or of the warm server of calls."),
-    Variable("SGPU_WARM_KEPT", _INTERNAL, "What the warm server of calls needs to know of its caller."),
+    Variable("SGPU_WARM_KEPT", _INTERNAL, "The facts about its caller that the warm server of calls needs."),
     Variable("SGPU_RAY_FD", _INTERNAL, "The descriptor by which the parent of Ray's processes is told to stop them."),
     Variable("SGPU_RAY_METRICS", _INTERNAL, "Marks the process that reads the metrics of a Ray cluster."),
     Variable("SGPU_WORKSPACE_NODE", _INTERNAL, "Marks the processes of a node of the emulated workspace."),
@@ -77,7 +77,7 @@ HEAD = """\
 
 Ranks also have the variables of torchrun and of MLflow: see [Running](../running.md#what-a-rank-finds) and
 [Tracking](../tracking.md#what-ranks-see). A run cannot set a name that begins with `SGPU_`: `env.variables` refuses it.
-Where state and shared files lie is decided by `XDG_STATE_HOME`, `XDG_DATA_HOME` and `XDG_CACHE_HOME`: see [Files](files.md).
+`XDG_STATE_HOME`, `XDG_DATA_HOME` and `XDG_CACHE_HOME` move the folders of state and shared files: see [Files](files.md).
 `NO_COLOR` turns colours off.
 """
 
