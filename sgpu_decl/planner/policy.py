@@ -40,12 +40,12 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
     {
         "name": FieldRule(_IDENTITY, "it is the address"),
         "matrix": FieldRule(
-            _IDENTITY, "each cell is an address of its own; its values land in fields"
+            _IDENTITY, "each cell has its own address; its values become values of fields"
         ),
         "renamed_from": FieldRule(
-            _IDENTITY, "it says which address the history has; the computation is the same"
+            _IDENTITY, "it names the earlier address; the computation is the same"
         ),
-        "variables": FieldRule(_IDENTITY, "their values land in the fields that use them"),
+        "variables": FieldRule(_IDENTITY, "their values become values of the fields that use them"),
         "targets": FieldRule(_IDENTITY, "the chosen target is merged into the fields"),
         "description": FieldRule(_META, "read by people only"),
         "tags": FieldRule(_META, "used to search, not to compute"),
@@ -58,7 +58,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "launch": FieldRule(_LAUNCH, "how processes start"),
         "launch.per": FieldRule(_DATA, "it decides how many times the program runs"),
         "env": FieldRule(_DATA, "packages and variables are inputs of the program"),
-        "env.use": FieldRule(_META, "what it names is compared instead"),
+        "env.use": FieldRule(_META, "the packages of the named environment are compared instead"),
         "code": FieldRule(_DATA, "the program's source"),
         "code.root": FieldRule(_META, "the digest of the code that it selects is compared instead"),
         "code.include": FieldRule(
@@ -74,10 +74,10 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "ray": FieldRule(
             _DATA, "the program is the driver of a cluster, and sees its resources", optional=True
         ),
-        "ray.temp_dir": FieldRule(_LAUNCH, "where sockets, logs and spilled objects lie"),
+        "ray.temp_dir": FieldRule(_LAUNCH, "the place of sockets, logs and spilled objects"),
         "ray.port": FieldRule(_LAUNCH, "how the nodes find each other"),
         "ray.dashboard": FieldRule(_LAUNCH, "it shows the cluster to people"),
-        "ray.metrics_export_port": FieldRule(_LAUNCH, "where metrics are read, not what they are"),
+        "ray.metrics_export_port": FieldRule(_LAUNCH, "the place of metrics, not their values"),
         "ray.metrics_interval": FieldRule(_LAUNCH, "how often metrics are read"),
         "ray.head_startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "ray.worker_join_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
@@ -87,15 +87,15 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "retry": FieldRule(_LAUNCH, "used only after a failure"),
         "resume": FieldRule(
-            _LAUNCH, "where the program may go on, which its outputs decide", optional=True
+            _LAUNCH, "where the program may continue; its outputs decide that", optional=True
         ),
         "after": FieldRule(
             _LAUNCH,
-            "decides when ranks start; an output that they read stands in a data field",
+            "decides when ranks start; an output that they read is in a data field",
             optional=True,
         ),
-        "logs": FieldRule(_LAUNCH, "what log files show, not what is computed"),
-        "mlflow": FieldRule(_LAUNCH, "where results are noted, not what they are"),
+        "logs": FieldRule(_LAUNCH, "the content of log files, not the computation"),
+        "mlflow": FieldRule(_LAUNCH, "the place of results, not their values"),
         "max_parallel": FieldRule(_LAUNCH, "decides when a cell starts"),
         "until": FieldRule(_LAUNCH, "decides when to launch again"),
         "on_active": FieldRule(_LAUNCH, "decides what happens to an active attempt"),
@@ -105,7 +105,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "permissions": FieldRule(_LAUNCH, "who may see and stop it", optional=True),
         "budget": FieldRule(_LAUNCH, "who pays", optional=True),
         "image": FieldRule(_LAUNCH, "the base that the backend offers", optional=True),
-        "on_finish": FieldRule(_LAUNCH, "what follows the run", optional=True),
+        "on_finish": FieldRule(_LAUNCH, "mail after the run", optional=True),
         "backend": FieldRule(_LAUNCH, "where it runs"),
     }
 )
