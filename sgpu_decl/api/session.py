@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sgpu_decl.errors import NotFound, Usage
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import BASE
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
 
+HERE = Location()
 _OF_CALLS = Patience(seconds=60.0)
 
 
+@checked_calls
 class Session:
     """A project and a target. Opening one is cheap: files, state and backends are read when a call
     needs them. Close it with `close`, or use it in a `with` block."""
@@ -57,7 +60,7 @@ class Session:
         self._project = project
 
     @classmethod
-    def open(cls, location: Location, patience: Patience = AT_ONCE) -> "Session":
+    def open(cls, location: Location = HERE, patience: Patience = AT_ONCE) -> "Session":
         """Find the project of `location`.
 
         Args:
@@ -71,7 +74,7 @@ class Session:
 
     @classmethod
     def open_saved(
-        cls, path: Path, location: Location, patience: Patience = AT_ONCE
+        cls, path: str | Path, location: Location = HERE, patience: Patience = AT_ONCE
     ) -> "tuple[Session, Prepared]":
         """Read a saved plan and open its project. `location` may name another folder that the
         project lies in now.
@@ -83,6 +86,7 @@ class Session:
         from sgpu_decl.planning.checkout import Checkout
         from sgpu_decl.planning.plan_file import check_tree, load_plan, opened_root
 
+        path = Path(path)
         prepared = load_plan(path)
         plan = prepared.plan
         root = opened_root(plan, path, location.project, current_folder())
@@ -308,7 +312,9 @@ class Session:
 
         return field_origins(prepared.plan, self._project)
 
-    def save(self, prepared: "Prepared", path: Path, *, progress: "Progress | None" = None) -> None:
+    def save(
+        self, prepared: "Prepared", path: str | Path, *, progress: "Progress | None" = None
+    ) -> None:
         """Write a plan and pin the code and the environments behind it in the local stores.
 
         Raises:
@@ -316,8 +322,7 @@ class Session:
         """
         from sgpu_decl.planning.plan_file import save_plan
 
-        _check_prepared(prepared)
-        save_plan(self._project, prepared, path, progress)
+        save_plan(self._project, prepared, Path(path), progress)
 
     def propose(self, prepared: "Prepared", *, link: str | None = None) -> "Proposal | None":
         """Keep the effects of a plan with the state, for a later apply of what was `reviewed`.
@@ -333,7 +338,6 @@ class Session:
         """
         from sgpu_decl.planning.review import propose
 
-        _check_prepared(prepared)
         return propose(self._project, prepared, link)
 
     # Applying
@@ -347,7 +351,6 @@ class Session:
         """
         from sgpu_decl.planning.review import check_reviewed
 
-        _check_prepared(prepared)
         check_reviewed(self._project, prepared, self._project.state())
 
     def stage(
@@ -365,7 +368,6 @@ class Session:
         """
         from sgpu_decl.applying.apply import stage
 
-        _check_prepared(prepared)
         return stage(self._project, prepared, progress)
 
     def apply(
@@ -404,7 +406,6 @@ class Session:
         """
         from sgpu_decl.applying.apply import apply
 
-        _check_prepared(prepared)
         applied = apply(
             self._project,
             prepared,
@@ -539,7 +540,7 @@ class Session:
         older_than: float | None = None,
         everything: bool = False,
         only: Collection[str] | None = None,
-        dry_run: bool,
+        dry_run: bool = True,
     ) -> dict[str, Json]:
         """Delete the folders of ended attempts, and code and environments that nothing refers to.
         The records of the attempts stay.
@@ -554,7 +555,7 @@ class Session:
             older_than: delete only attempts that ended more than this many seconds ago.
             everything: delete also what `resume` and other runs would find.
             only: the attempts that may be deleted, written `train#8`; None for all.
-            dry_run: delete nothing.
+            dry_run: delete nothing, and say what would be deleted.
 
         Returns:
             What was deleted, or would be, as `sgpu gc -o json` prints it.
@@ -564,13 +565,3 @@ class Session:
 
         rule = GcRule(keep_last=keep_last, older_than=older_than, everything=everything)
         return collect(self._project, rule, dry_run=dry_run, only=only, now=now())
-
-
-def _check_prepared(value: object) -> None:
-    from sgpu_decl.planning.prepared import Prepared
-
-    if not isinstance(value, Prepared):
-        raise TypeError(
-            "this takes the `Prepared` that `Session.plan` returned, as it is: "
-            f"got a `{type(value).__name__}`"
-        )

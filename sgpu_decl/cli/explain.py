@@ -36,6 +36,7 @@ def command(*, name: str | None, output: str) -> int:
     Exit codes: 0, and 1 if there is no such code or field.
     """
     from sgpu_decl.diagnostics.codes import families, registry  # not for the Tab key
+
     codes = registry()
     if name is None:
         if output == "json":

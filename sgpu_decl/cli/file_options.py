@@ -12,9 +12,7 @@ from sgpu_decl.api import is_saved_plan
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import Command, ProjectSource, project_option, target_option, whole
 from sgpu_decl.cli.run_names import is_path
-from sgpu_decl.model.plan_options import PlanOptions
-
-ON_ACTIVE = ("error", "replace", "queue", "parallel")
+from sgpu_decl.model.plan_options import ON_ACTIVE, PlanOptions
 
 
 def file_options(command: Command) -> Command:

@@ -12,7 +12,7 @@ import click
 from sgpu_decl.api import current_folder
 from sgpu_decl.cli.apply_flow import ApplyScreen
 from sgpu_decl.cli.completed_by import completed_by
-from sgpu_decl.cli.file_options import ON_ACTIVE, set_option
+from sgpu_decl.cli.file_options import set_option
 from sgpu_decl.cli.options import (
     ProjectSource,
     lock_option,
@@ -23,7 +23,7 @@ from sgpu_decl.cli.options import (
 )
 from sgpu_decl.cli.terminal_output import note
 from sgpu_decl.errors import SgpuError, Usage
-from sgpu_decl.model.plan_options import PlanOptions
+from sgpu_decl.model.plan_options import ON_ACTIVE, PlanOptions
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})

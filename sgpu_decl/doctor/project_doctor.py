@@ -9,6 +9,7 @@ from sgpu_decl.doctor import last_findings
 from sgpu_decl.doctor.machine import check_machine
 from sgpu_decl.doctor.profile_file import check_new
 from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.doctor_finding import Finding, fail
 from sgpu_decl.model.gpu_offer import GpuOffer
@@ -18,6 +19,7 @@ from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import read_file
 
 
+@checked_calls
 class ProjectDoctor:
     """`Session.doctor`."""
 

@@ -72,7 +72,7 @@ def _store(mlflow: "ModuleType | None") -> str | None:
     return f"sqlite:///{plain_folder(Path.cwd()) / 'mlflow.db'}"
 
 
-def call_location(*, project: str | None = None, target: str | None = None) -> "Location":
+def call_location(*, project: str | Path | None = None, target: str | None = None) -> "Location":
     """The project and target of this program: the arguments, else the project that `SGPU_PROJECT`
     names, else that of the script or notebook.
 
@@ -89,6 +89,6 @@ def call_location(*, project: str | None = None, target: str | None = None) -> "
     folder = project or folder_variable
     return Location(
         file=program_file(),
-        project=Path(folder) if folder is not None else None,
+        project=folder,
         target=target,
     )

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from sgpu_decl.api import Session
@@ -12,6 +13,7 @@ from sgpu_decl.functions.call_follower import follow, say, stopped_by_interrupt
 from sgpu_decl.functions.call_results import result_or_raise
 from sgpu_decl.functions.caller import call_location
 from sgpu_decl.functions.short_tracebacks import short_tracebacks
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
@@ -53,6 +55,7 @@ class RunStatus:
         return status_page(self.view, now=datetime.now(UTC))
 
 
+@checked_calls
 class DistributedFunctionCall(Generic[R]):
     """A call of a function on ranks that goes on by itself, also when this process has ended.
 
@@ -68,7 +71,7 @@ class DistributedFunctionCall(Generic[R]):
     @classmethod
     @short_tracebacks
     def from_run_id(
-        cls, run_id: str, *, project: str | None = None, target: str | None = None
+        cls, run_id: str, *, project: str | Path | None = None, target: str | None = None
     ) -> "DistributedFunctionCall[R]":
         """Find a call again, in another process or after a restart of the kernel.
 

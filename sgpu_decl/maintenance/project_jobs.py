@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.job import JobView
-from sgpu_decl.model.selectors import match_addresses
+from sgpu_decl.model.selectors import match_addresses, resource_named
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.job_view import JobView
+    from sgpu_decl.model.job import JobView
 
 
+@checked_calls
 class ProjectJobs:
     """`Session.jobs`."""
 
@@ -62,8 +64,15 @@ class ProjectJobs:
             return False
         return Kind.JOB in kinds and Kind.RUN not in kinds
 
-    def show(self, job: Resource) -> "JobView":
-        """One job: its record, and its settings in the workspace."""
+    def show(self, job: Resource | str) -> "JobView":
+        """One job: its record, and its settings in the workspace.
+
+        Raises:
+            NotFound: no recorded job has that name.
+            SgpuError: several have.
+        """
         from sgpu_decl.runs.job_status import describe_job
 
+        if isinstance(job, str):
+            job = resource_named({one.address: one for one in self.find(job)}, job)
         return describe_job(self._project, job)

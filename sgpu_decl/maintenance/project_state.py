@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.selectors import resource_named
@@ -43,6 +44,7 @@ class CompactedState:
     proposals: int
 
 
+@checked_calls
 class ProjectState:
     """`Session.state`: the calls about the recorded state of a project and target."""
 
@@ -88,7 +90,7 @@ class ProjectState:
 
         return state_to_json(self._project.states.read_all() if at is None else self._past(at))
 
-    def push(self, file: Path) -> PushedState:
+    def push(self, file: str | Path) -> PushedState:
         """Record a state that `pull` gave, as JSON in a file, in the place of what is recorded.
 
         Raises:
@@ -99,7 +101,7 @@ class ProjectState:
         from sgpu_decl.storing.state_json import UNREADABLE, problem_of, state_from_json
 
         try:
-            state, attempts = state_from_json(json.loads(file.read_bytes()))
+            state, attempts = state_from_json(json.loads(Path(file).read_bytes()))
         except OSError as error:
             raise SgpuError(
                 f"`{file}` cannot be read: {error.strerror}", code="unreadable"
@@ -116,7 +118,7 @@ class ProjectState:
         restore(store, state, attempts, patience=self._project.patience)
         return PushedState(resources=len(state.resources), attempts=len(attempts))
 
-    def log(self, most: int) -> "Sequence[LogEntry]":
+    def log(self, most: int = 20) -> "Sequence[LogEntry]":
         """The newest entries of a shared state, `most` of them at most, the last one first.
 
         Raises:

@@ -2,10 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.model.argument_checks import checked_fields
 from sgpu_decl.model.target import BASE, misnamed
 from sgpu_decl.planning.project_text import ProjectText
 
@@ -16,12 +19,13 @@ DEFAULT_FILES = (ROOT_FILE, "run.yaml")
 TARGET_VARIABLE = "SGPU_TARGET"
 
 
+@checked_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """The options that choose a project and change its file. The target `default` is what is
     applied without a target; with `None`, the environment or the file may name one. `variables` and
     `sets` are pairs of name and text, `variable_files` hold values of variables. `offline` reads a
-    shared state as this machine has read it last."""
+    shared state as this machine has read it last. Texts do for paths, dictionaries for pairs."""
 
     file: Path | None = None
     project: Path | None = None
@@ -30,6 +34,20 @@ class Location:
     sets: tuple[tuple[str, str], ...] = ()
     variable_files: tuple[Path, ...] = ()
     offline: bool = False
+
+    if TYPE_CHECKING:  # what `checked_fields` takes
+
+        def __init__(
+            self,
+            *,
+            file: str | Path | None = ...,
+            project: str | Path | None = ...,
+            target: str | None = ...,
+            variables: Mapping[str, str] | Iterable[tuple[str, str]] = ...,
+            sets: Mapping[str, str] | Iterable[tuple[str, str]] = ...,
+            variable_files: Iterable[str | Path] = ...,
+            offline: bool = ...,
+        ) -> None: ...
 
 
 def absolute(file: Path) -> Path:

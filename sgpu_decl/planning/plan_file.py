@@ -73,9 +73,18 @@ def load_plan(path: Path) -> "Prepared":
 
     Raises:
         InvalidInput: truncated, changed, of another format, or no plan at all.
+        SgpuError: there is no such file, or it cannot be read.
     """
     file = os.fspath(path)
-    plan, findings = saved_from_json(read_regular(path).decode("utf-8", "replace"), file)
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        raise SgpuError(
+            f"`{file}` cannot be read: {error_text(error)}",
+            hint="name a file that `sgpu plan --out` wrote",
+            code="unreadable",
+        ) from error
+    plan, findings = saved_from_json(content.decode("utf-8", "replace"), file)
     if plan is None:
         start = Place(file, 1, 1)
         raise InvalidInput(

@@ -15,7 +15,7 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.plan import Change, Plan
-from sgpu_decl.model.plan_options import PlanOptions
+from sgpu_decl.model.plan_options import ON_ACTIVE, PlanOptions
 from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
@@ -58,6 +58,9 @@ def prepare(
         NotFound: an option names no run, or there is no file.
         Usage: `rerun` names what `select` and `exclude` leave out.
     """
+    if options.on_active not in (None, *ON_ACTIVE):
+        names = ", ".join(f"`{name}`" for name in ON_ACTIVE)
+        raise Usage(f"`on_active` is one of {names}, not `{options.on_active}`")
     recorded = project.state()
     checkout = Checkout(project.root)
     gathered = _facts(

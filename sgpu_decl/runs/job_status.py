@@ -5,9 +5,7 @@ from typing import Any
 
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.model.job import JobHandle, recorded_handle
-from sgpu_decl.model.job_rules import JobRules, JobStart
-from sgpu_decl.model.job_view import JobLaunch, JobView
+from sgpu_decl.model.job import JobHandle, JobLaunch, JobRules, JobStart, JobView, recorded_handle
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.job_spec import job_backend_for
 from sgpu_decl.planning.project import Project

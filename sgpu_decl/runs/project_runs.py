@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, OutOfTime
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
@@ -37,6 +38,7 @@ _STOPS = 16  # attempts that are asked to stop at once
 SHORTEST = 0.002  # and at first: a run may be over at once
 
 
+@checked_calls
 class ProjectRuns(RunFinder):
     """The attempts of one project and target, as their backends and the history know them."""
 
@@ -50,17 +52,19 @@ class ProjectRuns(RunFinder):
         command = ui_command(uri, home=home)
         return None if command is None else f"`{command}`"
 
-    def describe(self, refs: Sequence[AttemptRef]) -> list[AttemptView]:
+    def describe(self, refs: Sequence[AttemptRef | str]) -> list[AttemptView]:
         """All that is known of attempts, after MLflow was sent the ends that it lacked."""
+        found = [self._ref(ref) for ref in refs]
         self._project.close_tracked()
-        views = self._statuses(refs, whole=True, tolerant=True)
+        views = self._statuses(found, whole=True, tolerant=True)
         resources = cache(lambda: self._believed().resources)
-        return [self._with_missing_file(views[ref], resources) for ref in refs]
+        return [self._with_missing_file(views[ref], resources) for ref in found]
 
-    def show(self, ref: AttemptRef) -> "RunHistory":
+    def show(self, ref: AttemptRef | str) -> "RunHistory":
         """An attempt with the spec that was launched and the run's history."""
         from sgpu_decl.model.attempt_view import RunHistory
 
+        ref = self._ref(ref)
         history = self._project.states.history(ref.address)
         spec = next((attempt.inputs.spec for attempt in history if attempt.ref == ref), NO_FIELDS)
         views = self._statuses([attempt.ref for attempt in history], tolerant=True)
@@ -72,7 +76,7 @@ class ProjectRuns(RunFinder):
             owner=resource.owner if resource is not None else "",
         )
 
-    def results(self, ref: AttemptRef) -> list[dict[str, Json]]:
+    def results(self, ref: AttemptRef | str) -> list[dict[str, Json]]:
         """What of each rank's result can be shown: `[{"rank", "value"}]` in rank order. In one that
         holds values of secrets they are masked, and `secrets` names them.
 
@@ -80,6 +84,7 @@ class ProjectRuns(RunFinder):
             NotFound: what the attempt left was deleted.
             BackendError: it cannot be read now.
         """
+        ref = self._ref(ref)
         self._must_be_kept(ref)
         results = self._shown_results(ref)
         if not results and (view := self.status(ref)).unavailable:
@@ -92,7 +97,7 @@ class ProjectRuns(RunFinder):
         pairs = [(result.pop("shown", result["value"]), result) for result in results]
         return [{**result, "value": shown} for shown, result in pairs]
 
-    def table(self, refs: Sequence[AttemptRef]) -> "RunTable":
+    def table(self, refs: Sequence[AttemptRef | str]) -> "RunTable":
         """Attempts side by side, in this order: the values of their matrix, what they returned, and
         the last value of each metric of their MLflow runs."""
         from sgpu_decl.runs.table_rows import run_table
@@ -147,13 +152,14 @@ class ProjectRuns(RunFinder):
         record = self.record(ref)
         return self._attempts(record).results(record)
 
-    def output(self, ref: AttemptRef, progress: "Progress | None" = None) -> "Output":
+    def output(self, ref: AttemptRef | str, progress: "Progress | None" = None) -> "Output":
         """The files that ranks left in SGPU_OUTPUT_DIR, on this machine.
 
         Raises:
             NotFound: what the attempt left was deleted.
             BackendError: they cannot be had yet.
         """
+        ref = self._ref(ref)
         self._must_be_kept(ref)
         record = self.record(ref)
         view = self.status(ref)
@@ -161,7 +167,7 @@ class ProjectRuns(RunFinder):
         with naming_way_out(record, ended=not view.state.active):
             return self._attempts(record).output(record, progress or Quiet())
 
-    def stacks(self, ref: AttemptRef, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+    def stacks(self, ref: AttemptRef, ranks: Sequence[int] | None = None) -> "Sequence[RankStack]":
         """The Python stacks of the running ranks of an attempt, or of some (`None`: all).
 
         Raises:
@@ -193,10 +199,10 @@ class ProjectRuns(RunFinder):
 
     def logs(
         self,
-        ref: AttemptRef,
+        ref: AttemptRef | str,
         *,
-        ranks: tuple[int, ...] | None,
-        follow: bool,
+        ranks: Sequence[int] | None = None,
+        follow: bool = False,
         restart: int | None = None,
     ) -> "Iterator[LogLines | None]":
         """Lines of the ranks and the restart (`None`: all), in the order of time where it is known.
@@ -206,6 +212,7 @@ class ProjectRuns(RunFinder):
         Raises:
             NotFound: what the attempt left was deleted.
         """
+        ref = self._ref(ref)
         self._must_be_kept(ref)
         if follow:
             items = self.follow([ref], ranks=ranks, restart=restart)
@@ -227,7 +234,7 @@ class ProjectRuns(RunFinder):
         self,
         refs: Sequence[AttemptRef],
         *,
-        ranks: tuple[int, ...] | None,
+        ranks: Sequence[int] | None = None,
         restart: int | None = None,
     ) -> "Iterator[LogLines | AttemptView | None]":
         """Log lines of several attempts until all have ended, and how each of them stands whenever
@@ -284,7 +291,7 @@ class ProjectRuns(RunFinder):
 
     def wait(
         self,
-        refs: Sequence[AttemptRef],
+        refs: Sequence[AttemptRef | str],
         timeout: float | None = None,
         tick: Callable[[], None] = lambda: None,
         silent: Callable[[Sequence[AttemptView]], None] = lambda _: None,
@@ -297,7 +304,8 @@ class ProjectRuns(RunFinder):
             BackendError: one is active that cannot be asked from here.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        pending = list(refs)
+        found = [self._ref(ref) for ref in refs]
+        pending = list(found)
         told: set[AttemptRef] = set()
         while True:
             looked = time.monotonic()
@@ -313,8 +321,8 @@ class ProjectRuns(RunFinder):
                 silent(new)
             told = unanswered
             if not pending:
-                statuses = self._statuses(refs)
-                return [statuses[ref] for ref in refs]
+                statuses = self._statuses(found)
+                return [statuses[ref] for ref in found]
             if deadline is not None and time.monotonic() >= deadline:
                 names = ", ".join(f"`{ref}`" for ref in pending[:5])
                 raise OutOfTime(
@@ -324,7 +332,7 @@ class ProjectRuns(RunFinder):
             # Looking at a thousand runs takes a while itself: rest as long as that took.
             time.sleep(max(QUIET, time.monotonic() - looked))
 
-    def cancel(self, *refs: AttemptRef) -> None:
+    def cancel(self, *refs: AttemptRef | str) -> None:
         """Ask attempts to stop, several at once: each may be far away. One that has ended is left
         as it is.
 
@@ -339,8 +347,9 @@ class ProjectRuns(RunFinder):
             with naming_way_out(record):
                 self._project.backend(record.backend).launcher.cancel(record)
 
-        self._load(refs)
-        records = [self.record(ref) for ref in refs]
+        found = [self._ref(ref) for ref in refs]
+        self._load(found)
+        records = [self.record(ref) for ref in found]
         for kind in {record.backend for record in records}:
             self._project.backend(kind)  # opened once, before several need it
         with ThreadPoolExecutor(_STOPS, thread_name_prefix="cancel") as pool:

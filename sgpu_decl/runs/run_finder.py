@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.address import Address, Kind, cell_order
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.selectors import (
     is_glob,
     is_whole_name,
@@ -19,6 +21,7 @@ from sgpu_decl.runs.attempt_views import AttemptViews
 from sgpu_decl.storing.state_store import StateStore
 
 
+@checked_calls
 class RunFinder(AttemptViews):
     """The attempts that words of a user stand for."""
 
@@ -129,6 +132,12 @@ class RunFinder(AttemptViews):
                 code="ambiguous",
             )
         return refs[0]
+
+    def status(self, ref: AttemptRef | str) -> AttemptView:
+        return super().status(self._ref(ref))
+
+    def _ref(self, named: AttemptRef | str) -> AttemptRef:
+        return self.find_one(named) if isinstance(named, str) else named
 
     def find_active(self, *texts: str) -> tuple[AttemptRef, ...]:
         """As `find`, with every other attempt of the named runs that is active: `on_active:

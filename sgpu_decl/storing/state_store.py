@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from sgpu_decl.errors import Locked
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.argument_checks import checked_fields
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, LockHolder, Resource, State
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
+@checked_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """How long to wait for the lock, in seconds from the first time that it was not free.

@@ -49,7 +49,7 @@ def test_apply_takes_what_plan_returned_and_says_so(tmp_path: Path) -> None:
     with Session.open(Location(project=tmp_path)) as session:
         prepared = session.plan()
         plan: Any = prepared.plan
-        with pytest.raises(TypeError, match="as it is: got a `Plan`"):
+        with pytest.raises(TypeError, match="`prepared` must be a `Prepared`, not a `Plan`"):
             session.apply(plan)
 
 
