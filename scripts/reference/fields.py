@@ -1,6 +1,5 @@
 """The page of fields: from the models, the policies of planning, and the examples beside this file."""
 
-import json
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -101,7 +100,8 @@ def page() -> str:
 
 def run_fields() -> Iterator[FieldHelp]:
     for field in describe("run").children:
-        yield from _with_children(field)
+        if _path(field) not in ("variables", "targets"):  # they are shown with those of a project
+            yield from _with_children(field)
 
 
 def project_fields() -> Iterator[FieldHelp]:
@@ -115,19 +115,6 @@ def project_fields() -> Iterator[FieldHelp]:
             for child in describe(f"{field.path}.NAME").children:
                 if child.path.rpartition(".")[2] not in AS_IN_A_RUN:
                     yield from _with_children(child)
-    published = json.loads(
-        (ROOT / "schemas" / "project.v1.schema.json").read_text(encoding="utf-8")
-    )
-    for name in ("variables", "targets"):
-        said = published["properties"][name]["description"]
-        kind = (
-            "mapping of text, number, true or false"
-            if name == "variables"
-            else "mapping of mapping"
-        )
-        yield FieldHelp(
-            path=f"project.{name}", type=kind, default=None, description=said, required=False
-        )
 
 
 def _with_children(field: FieldHelp) -> Iterator[FieldHelp]:

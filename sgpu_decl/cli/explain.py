@@ -14,7 +14,7 @@ from sgpu_decl.errors import NotFound
 if TYPE_CHECKING:
     from sgpu_decl.diagnostics.codes import CodeEntry
 
-_ROOTS = ("run", "project")
+_ROOTS = ("project", "run")
 _MOST = 3
 
 
@@ -30,8 +30,8 @@ def command(*, name: str | None, output: str) -> int:
     """Explain a code of a check or an error, such as `unknown_key`, or a field, such as `run.gpus`.
 
     Errors and checks show their code in brackets, as in `error[unknown_key]`. The path of a field
-    begins with `run` or `project`; `run` alone lists the fields of a run. Without a name, all codes
-    are listed.
+    begins with `run` or `project`, which may be left out; `run` alone lists the fields of a run.
+    Without a name, all codes are listed.
 
     Exit codes: 0, and 1 if there is no such code or field.
     """
@@ -50,8 +50,10 @@ def command(*, name: str | None, output: str) -> int:
             show(_code_text(codes[name]))
     elif name.partition(".")[0] in _ROOTS:
         _show_field(name, output)
+    elif fields := _fields(name):
+        _show_field(fields[0], output)
     else:
-        near = " or ".join(f"`{entry}`" for entry in (*_fields(name), *_near(name, codes)))
+        near = " or ".join(f"`{entry}`" for entry in _near(name, codes))
         raise NotFound(
             f"there is no code or field `{name}`",
             hint=f"did you mean {near}?"
@@ -80,13 +82,14 @@ def _show_field(path: str, output: str) -> None:
 
 
 def _fields(name: str) -> list[str]:
-    """The fields of a run or a project file that have this path below it (`gpus`)."""
+    """The fields of a project or a run file that have this path below it (`gpus`)."""
     from sgpu_decl.api.published_schemas import describe
 
     found = []
     for root in _ROOTS if name else ():
         try:
-            found.append(describe(f"{root}.{name}").path)
+            describe(f"{root}.{name}")
+            found.append(f"{root}.{name}")
         except NotFound:
             continue
     return found

@@ -1,6 +1,7 @@
 """What a field means, in words: `sgpu explain run.env.variables`."""
 
 import types
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -28,6 +29,23 @@ _WORDS: dict[object, str] = {
     GpuType: "type of GPU",
     SecretRef: "reference to a secret",
 }
+VARIABLES = (
+    "Values that `${var.name}` refers to. `--var name=value` overrides `SGPU_VAR_name`, which "
+    "overrides files of `--var-file`."
+)
+VARIABLE_FIELDS = {
+    "type": "What the value must be; default: the type of the default.",
+    "default": "The value unless `--var` or a file gives another.",
+    "values": "The values that are allowed.",
+    "description": "What the variable is for.",
+}
+TARGETS = "Named sets of overrides, chosen with `-t`."
+TARGET_FIELDS = {
+    "default": "Whether commands that name no target use this one.",
+    "extends": "Another target: this one is laid over it.",
+}
+"""Blocks that every file may have, beside what its model says; the fields of a target are those of
+a project's, beside what it overrides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +64,8 @@ def describe(path: str) -> FieldHelp:
     """Describe a field and what is directly inside it.
 
     Args:
-        path: dotted, from `run` or `project`: `run`, `run.env.variables`, `project.runs`.
+        path: dotted, from `run` or `project`: `run`, `run.env.variables`, `project.runs`. The name
+            of an entry may be left out: `project.jobs.trigger`.
 
     Raises:
         NotFound: there is no such field.
@@ -55,6 +74,10 @@ def describe(path: str) -> FieldHelp:
     root = _ROOTS.get(parts[0])
     if root is None:
         raise NotFound(f"there is no field `{path}`", hint="a path begins with `run` or `project`")
+    if parts[1:2] == ["variables"]:
+        return _variables(parts[0], parts[2:])
+    if parts[1:2] == ["targets"]:
+        return _targets(parts[0], parts[2:])
     annotation: object = root
     field_help = FieldHelp(
         path=parts[0], type="mapping", default=None, required=True,
@@ -69,12 +92,15 @@ def describe(path: str) -> FieldHelp:
             info = fields[part]
             annotation = info.annotation
             field_help = _help(here, info)
+        elif model is None and part in (entry := _fields(_model(values))):
+            annotation = entry[part].annotation
+            field_help = _help(here, entry[part])
         elif model is None and values is not None:
             annotation = values
             field_help = FieldHelp(path=here, type=_type(values), default=None, required=False,
                               description=field_help.description)  # fmt: skip
         else:
-            known = list(fields)
+            known = [*fields, *(("variables", "targets") if index == 2 else ())]
             near = nearest(part, known)
             raise NotFound(
                 f"there is no field `{here}`",
@@ -86,8 +112,67 @@ def describe(path: str) -> FieldHelp:
         _help(f"{path}.{name}" if _model(annotation) else f"{path}.NAME.{name}", info)
         for name, info in fields.items()
     )
+    if len(parts) == 1:
+        children += (_variables(path, []), replace(_targets(path, []), children=()))
     return FieldHelp(path=path, type=field_help.type, default=field_help.default, children=children,
                      required=field_help.required, description=field_help.description)  # fmt: skip
+
+
+def _variables(root: str, below: list[str]) -> FieldHelp:
+    path = f"{root}.variables"
+    fields = {name: _text_field(f"{path}.NAME", name) for name in VARIABLE_FIELDS}
+    match below:
+        case [name] | [_, name] if name in fields:
+            return fields[name]
+        case [] | [_]:
+            return FieldHelp(
+                path=".".join((path, *below)), type="mapping of text, number, true or false",
+                default=None, description=VARIABLES, required=False, children=(*fields.values(),),
+            )  # fmt: skip
+    raise NotFound(
+        f"there is no field `{'.'.join((path, *below))}`", hint=f"`sgpu explain {path}` lists them"
+    )
+
+
+def _targets(root: str, below: list[str]) -> FieldHelp:
+    path = f"{root}.targets"
+    named = f"{path}.NAME"
+    said = TARGET_FIELDS if root == "project" else {}
+    own = {name: _text_field(named, name) for name in said}
+    inside = [*_fields(_ROOTS[root]), "variables"]
+    rest = below if below[:1] and below[0] in (*own, *inside) else below[1:]
+    if rest[:1] and rest[0] in own:
+        return own[rest[0]]
+    if rest and rest[0] != "targets":
+        return _inside(describe(".".join((root, *rest))), root, named)
+    if rest:
+        raise NotFound(f"there is no field `{'.'.join((path, *below))}`", hint="targets hold none")
+    overridden = (describe(f"{root}.{name}") for name in inside)
+    children = (replace(_inside(one, root, named), children=()) for one in overridden)
+    return FieldHelp(
+        path=".".join((path, *below)), type="mapping of mapping", default=None, required=False,
+        description=TARGETS, children=(*own.values(), *children),
+    )  # fmt: skip
+
+
+def _inside(field: FieldHelp, root: str, named: str) -> FieldHelp:
+    """The help of a field where a target overrides it: nothing is required, or a default."""
+    return replace(
+        field, path=named + field.path.removeprefix(root), default=None, required=False,
+        children=tuple(_inside(child, root, named) for child in field.children),
+    )  # fmt: skip
+
+
+def _text_field(block: str, name: str) -> FieldHelp:
+    of_target = block.endswith(".targets.NAME")
+    kinds = {
+        "default": "true or false" if of_target else "any value",
+        "values": "list of any value",
+    }
+    return FieldHelp(
+        path=f"{block}.{name}", type=kinds.get(name, "text"), default=None, required=False,
+        description=(TARGET_FIELDS if of_target else VARIABLE_FIELDS)[name],
+    )  # fmt: skip
 
 
 def _help(path: str, info: FieldInfo) -> FieldHelp:

@@ -8,7 +8,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from sgpu_decl.config.backend import BackendOptions, known_options
-from sgpu_decl.config.field_help import FieldHelp, describe
+from sgpu_decl.config.field_help import (
+    TARGET_FIELDS,
+    TARGETS,
+    VARIABLE_FIELDS,
+    VARIABLES,
+    FieldHelp,
+    describe,
+)
 from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema, stream_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
@@ -38,17 +45,17 @@ _VARIABLE: Schema = {
             "properties": {
                 "type": {
                     "enum": [*TYPES, None],
-                    "description": "What the value must be; default: the type of the default.",
+                    "description": VARIABLE_FIELDS["type"],
                 },
-                "default": {"description": "The value unless `--var` or a file gives another."},
+                "default": {"description": VARIABLE_FIELDS["default"]},
                 "values": {
                     "type": ["array", "null"],
                     "items": {"type": ["string", "number", "boolean"]},
-                    "description": "The values that are allowed.",
+                    "description": VARIABLE_FIELDS["values"],
                 },
                 "description": {
                     "type": ["string", "number", "boolean"],
-                    "description": "What the variable is for.",
+                    "description": VARIABLE_FIELDS["description"],
                 },
             },
             "additionalProperties": False,
@@ -137,8 +144,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
             }
     variables = {
         "type": "object",
-        "description": "Values that `${var.name}` refers to. `--var name=value` overrides "
-        "`SGPU_VAR_name`, which overrides files of `--var-file`.",
+        "description": VARIABLES,
         "additionalProperties": _VARIABLE,
     }
     partial["properties"]["variables"] = variables
@@ -150,16 +156,16 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     if model is not RunConfig:
         partial["properties"]["default"] = {
             "type": ["boolean", "null"],
-            "description": "Whether commands that name no target use this one.",
+            "description": TARGET_FIELDS["default"],
         }
         partial["properties"]["extends"] = {
             "type": ["string", "null"],
-            "description": "Another target: this one is laid over it.",
+            "description": TARGET_FIELDS["extends"],
         }
     root["properties"]["variables"] = variables
     root["properties"]["targets"] = {
         "type": "object",
-        "description": "Named sets of overrides, chosen with `-t`.",
+        "description": TARGETS,
         "propertyNames": {"pattern": f"^{TARGET_NAME}$", "not": {"const": BASE}},
         "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Target"}, {"type": "null"}]},
     }
