@@ -31,8 +31,8 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
         answer(
             {
                 "kind": validated.loaded.kind,
-                "runs": [str(run.address) for run in validated.loaded.runs],
-                "jobs": [str(job.address) for job in validated.loaded.jobs],
+                "runs": [str(address) for address in validated.runs],
+                "jobs": [str(address) for address in validated.jobs],
                 "included": list(validated.loaded.included),
                 "targets": list(validated.targets),
                 "diagnostics": [
@@ -48,9 +48,9 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
 
         note(render_findings(validated.findings, read=source_text))
     loaded = validated.loaded
-    summary = f"{_counted(len(loaded.runs), 'run')}"
-    if loaded.jobs:
-        summary += f" and {_counted(len(loaded.jobs), 'job')}"
+    summary = f"{_counted(len(validated.runs), 'run')}"
+    if validated.jobs:
+        summary += f" and {_counted(len(validated.jobs), 'job')}"
     if loaded.included:
         summary += f" in {len(loaded.included) + 1} files"
     if validated.targets:

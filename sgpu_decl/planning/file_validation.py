@@ -1,7 +1,7 @@
 """Checks of a file for each of its targets: those of planning that need neither this machine nor a
 workspace."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from sgpu_decl.backends.base import Survey
 from sgpu_decl.code.signatures import EntrypointChecks
 from sgpu_decl.config.loaded import Loaded, LoadedRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
+from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.planner.plan_checks import run_checks
@@ -54,11 +55,18 @@ def check_file(project: Project) -> Validated:
     loaded = readings[project.target][0]
     if loaded is None or has_errors(shown):
         raise invalid_file(project.shown, shown)
+    read = [loaded, *(other for other, _ in readings.values() if other is not None)]
     return Validated(
         loaded=loaded,
         findings=shown,
         targets=tuple(target for target in readings if target is not None),
+        runs=_once(run.address for one in read for run in one.runs),
+        jobs=_once(job.address for one in read for job in one.jobs),
     )
+
+
+def _once(addresses: Iterable[Address]) -> tuple[Address, ...]:
+    return tuple(dict.fromkeys(addresses))
 
 
 def _readings(project: Project) -> Readings:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.file_reader import Overrides
     from sgpu_decl.config.loaded import Loaded
+    from sgpu_decl.model.address import Address
 
 
 class EntrypointTexts:
@@ -78,12 +79,14 @@ _NO_YAML = {".py": "a Python file", ".ipynb": "a notebook"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated:
-    """A file that holds no errors. `findings` are its warnings, and `targets` the targets that were
-    checked."""
+    """A file that holds no errors. `findings` are its warnings, `targets` the targets that were
+    checked, `runs` and `jobs` what these declare, each address once."""
 
     loaded: "Loaded"
     findings: tuple[Diagnostic, ...]
     targets: tuple[str, ...] = ()
+    runs: "tuple[Address, ...]" = ()
+    jobs: "tuple[Address, ...]" = ()
 
 
 def read_file(project: Project, checkout: Checkout | None = None) -> Validated:

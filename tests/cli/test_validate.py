@@ -122,3 +122,22 @@ def test_a_variable_that_a_target_misspells_is_told(sgpu: Shell) -> None:
     assert [(item["severity"], item["line"], item["hint"]) for item in told] == [
         ("warning", 6, "did you mean `batch_size`?")
     ]
+
+
+def test_what_only_targets_declare_is_counted(sgpu: Shell) -> None:
+    sgpu.write("a.py", MAIN)
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\nruns:\n  a: {gpus: 1, type: CPU, command: ['true']}\n"
+        "targets:\n  dev: {default: true}\n"
+        "  prod:\n"
+        "    runs: {c: {gpus: 1, type: A10, command: ['true'], backend: databricks}}\n"
+        "    jobs: {nightly: {run: c, schedule: 0 0 2 * * ?}}\n",
+    )
+    answer = sgpu.here("validate")
+    assert answer.out == "sgpu.yml is valid: 2 runs and 1 job; checked for `dev`, `prod`\n", answer
+    data = sgpu.here("validate", "-o", "json").json["data"]
+    assert (data["runs"], data["jobs"]) == (["run.a", "run.c"], ["job.nightly"])
+    assert sgpu.here("validate", "-t", "dev").out == (
+        "sgpu.yml is valid: 1 run; checked for `dev`\n"
+    )
