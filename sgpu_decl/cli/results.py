@@ -21,7 +21,8 @@ from sgpu_decl.cli.terminal_output import (
     takes_colour,
 )
 from sgpu_decl.views.results_table import secrets_note
-from sgpu_decl.views.terminal import count, json_text
+from sgpu_decl.views.results_text import result_text, secrets_note
+from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
@@ -67,7 +68,7 @@ def _show_ranks(session: "Session", ref: "AttemptRef", output: str) -> None:
         answer_exactly({"results": results})
         return
     for result in results:
-        show_exactly(f"rank {result['rank']}: {json_text(result['value'])}")
+        show_exactly(f"rank {result['rank']}: {result_text(result['value'])}")
     if not results:
         state = session.runs.status(ref).state
         returned = "has returned a value yet" if state.active else "returned a value"

@@ -432,6 +432,16 @@ def test_logs_show_one_restart_and_no_secret(sgpu: Shell) -> None:
     assert value not in applied.out + applied.err + sgpu.here("logs", "again", "-o", "json").out
 
 
+def test_a_tuple_as_a_result_is_shown_as_one(sgpu: Shell) -> None:
+    sgpu.write("a.py", "def main():\n    return 1, 'two'\n")
+    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: a.py:main\n")
+    assert sgpu.here("apply", "-y").code == 0
+    assert sgpu.here("results", "a").out == "rank 0: (1, 'two')\n"
+    assert "(1, 'two')" in sgpu.here("results", "a", "-o", "markdown").out
+    (result,) = sgpu.here("results", "a", "-o", "json").json["data"]["results"]
+    assert result["value"]["repr"] == "(1, 'two')"
+
+
 def test_results_show_no_secret_and_say_which_hold_one(sgpu: Shell) -> None:
     key = "-----BEGIN KEY-----\nMIIBsecret0123\n-----END KEY-----"
     sgpu.environ.update(FIRST="s3cr-tlJ9/x", SECOND=key)
