@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "postgres": ("psycopg[binary]>=3.2,<4",),
     "object": ("obstore>=0.12,<0.13",),
     "env": ("uv>=0.8,<1",),
+    "emulator": ("databricks-sdk>=0.60,<1", "mlflow>=3.1,<4", "psutil>=5.9,<8"),
 })  # fmt: skip
 """The requirements of those extras that hints name, as `pyproject.toml` has them. It is not in a
 wheel, and the metadata of an installation takes 50 ms to read."""

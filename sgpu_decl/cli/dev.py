@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -12,6 +13,8 @@ import click
 from sgpu_decl.cli.commands import DEV_COMMANDS, LazyGroup
 from sgpu_decl.cli.options import output_option
 from sgpu_decl.cli.terminal_output import answer_exactly, note, show_exactly
+from sgpu_decl.distribution import extra_command
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.scratch_folders import scratch_folder
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
@@ -91,6 +94,12 @@ def workspace_command(
         capacity=gpus, python=python, generous=generous,
         wheels=Path(wheels).absolute() if wheels else None,
     )  # fmt: skip
+    if find_spec("mlflow") is None:
+        raise SgpuError(
+            "the emulator keeps the experiments of a workspace in MLflow, which is not installed",
+            hint=f"install it with `{extra_command('emulator')}`",
+            code="sdk_missing",
+        )
     measured = None
     if profile is not None:
         from sgpu_decl.api import load_profile

@@ -20,8 +20,7 @@ from sgpu_decl.cli.terminal_output import (
     show_exactly,
     takes_colour,
 )
-from sgpu_decl.views.results_table import secrets_note
-from sgpu_decl.views.results_text import result_text, secrets_note
+from sgpu_decl.views.results_table import result_text, secrets_note
 from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:

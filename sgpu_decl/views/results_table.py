@@ -13,7 +13,7 @@ from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableCol
 from sgpu_decl.views.markdown import cell, code, prose
 from sgpu_decl.views.status_json import attempt_object
 from sgpu_decl.views.status_text import state_text, tally
-from sgpu_decl.views.terminal import columns, count, escape, shorten
+from sgpu_decl.views.terminal import columns, count, escape, json_text, shorten
 
 _REASONS = 5
 _UNREAD = "?"
@@ -150,6 +150,14 @@ def _plain(value: Json) -> str:
     if isinstance(value, float):
         return repr(value)  # NaN too
     return canonical(value)
+
+
+def result_text(value: Json) -> str:
+    """What a rank returned: JSON, or the text of Python for what JSON would change, such as a
+    tuple."""
+    if isinstance(value, Mapping) and value.keys() == {"pickle", "repr"}:
+        return escape(str(value["repr"]))
+    return json_text(value)
 
 
 def secret_references(results: Sequence[Mapping[str, Json]]) -> list[str]:

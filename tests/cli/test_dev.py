@@ -1,13 +1,18 @@
 """`sgpu dev workspace`: a process that serves until it is told to stop."""
 
+import ast
+import importlib.util
 import json
 import signal
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sgpu_decl
+from sgpu_decl.distribution import EXTRAS
 from tests.support import PATIENCE
 
 ME = "/api/2.0/preview/scim/v2/Me"
@@ -128,3 +133,22 @@ def test_generous_is_a_choice(sgpu: Any) -> None:
         assert json.loads(process.stdout.readline())["data"]["url"]
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
+
+
+def test_what_the_emulator_needs_is_in_its_extra(
+    sgpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = set()
+    for file in (Path(sgpu_decl.__file__).parent / "testing" / "workspace").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.partition(".")[0] for name in names}
+    others = imported - sys.stdlib_module_names - {"sgpu_decl"}
+    assert others == {"mlflow", "werkzeug"}  # which comes with MLflow's server
+    assert any(line.startswith("mlflow") for line in EXTRAS["emulator"])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "sgpu_decl.cli.dev", raising=False)
+    refused = sgpu.here("dev", "workspace")
+    assert "error[sdk_missing]" in refused.err
+    assert "mlflow" in refused.err.partition("hint: install it with")[2]
