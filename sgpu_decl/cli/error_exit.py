@@ -11,7 +11,7 @@ import click
 
 from sgpu_decl.cli.commands import COMMANDS, SUBCOMMANDS
 from sgpu_decl.cli.next_steps import complete_error
-from sgpu_decl.cli.terminal_output import annotate
+from sgpu_decl.cli.terminal_output import annotate, takes_colour, terminal_width
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import Interrupted, SgpuError, Usage
 from sgpu_decl.system_errors import advice, error_text
@@ -45,9 +45,22 @@ def _finding(error: SgpuError) -> "Diagnostic":
 
 
 def show_error(error: SgpuError) -> None:
-    from sgpu_decl.views.errors_text import render_error
+    error = complete_error(error)
+    show_findings(error.diagnostics, error)
 
-    sys.stderr.write(mask(render_error(complete_error(error), read=source_text)) + "\n")
+
+def show_findings(findings: "Sequence[Diagnostic]", error: SgpuError | None = None) -> None:
+    """Findings on stderr, and the error that carries them."""
+    from sgpu_decl.views.errors_text import render_findings
+
+    text = render_findings(
+        findings,
+        error,
+        read=source_text,
+        colour=takes_colour(sys.stderr),
+        width=terminal_width(sys.stderr),
+    )
+    sys.stderr.write(mask(text) + "\n")
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -100,6 +100,16 @@ def takes_colour(stream: TextIO) -> bool:
     return stream.isatty() and not plain
 
 
+def terminal_width(stream: TextIO) -> int | None:
+    """The columns of the terminal that `stream` is; `None` if it is none."""
+    if not stream.isatty():
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    return os.get_terminal_size(stream.fileno()).columns or 80
+
+
 def plan_text(plan: "Plan", stream: TextIO) -> str:
     """The plan as text, without its errors: the message that refuses it shows each of them with the
     line that it is about."""
@@ -113,11 +123,4 @@ def plan_text(plan: "Plan", stream: TextIO) -> str:
             plan, checks=tuple(check for check in plan.checks if check.severity != Severity.ERROR)
         )
     )
-    if not stream.isatty():
-        return render(plan, now=now(), colour=takes_colour(stream))
-    from shutil import get_terminal_size  # with bz2 and lzma, which take their time
-
-    screen = get_terminal_size()
-    return render(
-        plan, now=now(), colour=takes_colour(stream), width=screen.columns, height=screen.lines
-    )
+    return render(plan, now=now(), colour=takes_colour(stream), width=terminal_width(stream))

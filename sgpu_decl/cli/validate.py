@@ -2,11 +2,11 @@
 
 import click
 
-from sgpu_decl.cli.error_exit import source_text
+from sgpu_decl.cli.error_exit import show_findings
 from sgpu_decl.cli.file_options import file_argument, file_options, strict_option
 from sgpu_decl.cli.next_steps import complete_finding
 from sgpu_decl.cli.options import ProjectSource, output_option
-from sgpu_decl.cli.terminal_output import annotate, answer, note, show
+from sgpu_decl.cli.terminal_output import annotate, answer, show
 
 
 @click.command("validate")
@@ -44,9 +44,7 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
     if output == "github":
         annotate([complete_finding(finding) for finding in validated.findings])
     elif validated.findings:
-        from sgpu_decl.views.errors_text import render_findings
-
-        note(render_findings(validated.findings, read=source_text))
+        show_findings([complete_finding(finding) for finding in validated.findings])
     loaded = validated.loaded
     summary = f"{_counted(len(validated.runs), 'run')}"
     if validated.jobs:

@@ -10,6 +10,7 @@ hint: did you mean `gpus`?
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -23,27 +24,37 @@ _WIDTH = 100
 _KEY_LINES = 100
 
 
-def excerpt(diagnostic: Diagnostic, source: str) -> str:
+def excerpt(
+    diagnostic: Diagnostic,
+    source: str,
+    *,
+    marked: Callable[[str], str] = str,
+    fitted: Callable[[str], str] = str,
+) -> str:
     """Return the finding as lines of text, without a line break at the end.
 
     Args:
         source: the text of the file that the places name. A place that lies outside it (another
             file, the command line) is named without an excerpt.
+        marked: gives the colour of the finding to its code and its caret.
+        fitted: breaks a long sentence into lines.
     """
-    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {printable(mask(diagnostic.summary))}"]
+    head = f"{diagnostic.severity}[{diagnostic.code}]"
+    first = fitted(f"{head}: {printable(mask(diagnostic.summary))}")
+    lines = [marked(head) + first.removeprefix(head)]
     home = diagnostic.place.file if diagnostic.place else None
     if diagnostic.place is not None:
-        lines += _shown(diagnostic.place, source)
+        lines += _shown(diagnostic.place, source, marked)
     for other in diagnostic.related:
         text = source if other.place.file == home else ""
-        lines.append(f"note: {printable(mask(other.note))}")
-        lines += _shown(other.place, text)
+        lines.append(fitted(f"note: {printable(mask(other.note))}"))
+        lines += _shown(other.place, text, marked)
     if diagnostic.hint:
-        lines.append(f"hint: {printable(mask(diagnostic.hint))}")
+        lines.append(fitted(f"hint: {printable(mask(diagnostic.hint))}"))
     return "\n".join(lines)
 
 
-def _shown(place: Place, source: str) -> list[str]:
+def _shown(place: Place, source: str, marked: Callable[[str], str]) -> list[str]:
     if place.is_option:  # it has no lines
         return [f"  --> {printable(mask(place.file))}"]
     head = f"  --> {printable(place.file)}:{place.line}:{place.column}"
@@ -62,7 +73,7 @@ def _shown(place: Place, source: str) -> list[str]:
         head,
         f"{gutter}|",
         f" {number} | {more}{printable(piece)}{ended}".rstrip(),
-        f"{gutter}| {' ' * (len(more) + _cells(before))}^",
+        f"{gutter}| {' ' * (len(more) + _cells(before))}{marked('^')}",
     ]
 
 

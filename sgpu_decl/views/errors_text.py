@@ -1,36 +1,58 @@
 """Errors and findings as text: cause, the place with an excerpt, next step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.diagnostics.escapes import printable
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.excerpts import excerpt
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.views.terminal import Colour, paint, wrap
 
 Reader = Callable[[str], str | None]
 
+SEVERITY_COLOURS: Mapping[Severity, Colour] = MappingProxyType(
+    {
+        Severity.ERROR: Colour.RED,
+        Severity.WARNING: Colour.YELLOW,
+        Severity.INFO: Colour.CYAN,
+    }
+)
 _MOST = 50
 
 
-def render_error(error: SgpuError, *, read: Reader) -> str:
-    """The findings that an error carries, then its code, message and hint. A hint that a finding
-    has shown is left out. `read` gives a file's text."""
-    parts = [render_findings(error.diagnostics, read=read)] if error.diagnostics else []
-    parts.append(f"error[{error.code}]: {printable(error.message)}")
-    if error.hint and error.hint not in [finding.hint for finding in error.diagnostics]:
-        parts[-1] += f"\nhint: {printable(error.hint)}"
-    return "\n\n".join(parts)
+def render_findings(
+    findings: Sequence[Diagnostic],
+    error: SgpuError | None = None,
+    *,
+    read: Reader,
+    colour: bool = False,
+    width: int | None = None,
+) -> str:
+    """Every finding with the line it is about; beyond the first 50, their number. Then the error
+    that carries them, without a hint that a finding has shown.
 
-
-def render_findings(findings: Sequence[Diagnostic], *, read: Reader) -> str:
-    """Every finding with the line it is about; beyond the first 50, their number."""
+    Args:
+        read: gives a file's text.
+        width: of a terminal, in columns: long sentences go on in the next line.
+    """
     sources: dict[str, str] = {}
-    shown = []
-    for finding in findings[:_MOST]:
+    shown = list(findings[:_MOST])
+    if error is not None:
+        hint = error.hint if error.hint not in [one.hint for one in findings] else None
+        shown.append(Diagnostic(code=error.code, summary=error.message, hint=hint))
+    texts = []
+    for finding in shown:
         file = finding.place.file if finding.place else ""
         if file and file not in sources:
             sources[file] = read(file) or ""
-        shown.append(excerpt(finding, sources.get(file, "")))
+        text = excerpt(
+            finding,
+            sources.get(file, ""),
+            marked=partial(paint, colour=SEVERITY_COLOURS[finding.severity], on=colour),
+            fitted=partial(wrap, width=width),
+        )
+        texts.append(text.rstrip("\n"))
     if len(findings) > _MOST:
-        shown.append(f"... and {len(findings) - _MOST} more")
-    return "\n\n".join(text.rstrip("\n") for text in shown)
+        texts.insert(_MOST, f"... and {len(findings) - _MOST} more")
+    return "\n\n".join(texts)

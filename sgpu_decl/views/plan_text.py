@@ -1,4 +1,4 @@
-"""A plan for people: the summary first and last, each change with its reason and place."""
+"""A plan for people: each change with its reason and place, and a line that counts them last."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Action, Change, FieldChange, Plan, Reason
 from sgpu_decl.planner.field_changes import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
+from sgpu_decl.views.errors_text import SEVERITY_COLOURS
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     INCOMPLETE,
@@ -33,7 +34,7 @@ from sgpu_decl.views.plan_words import (
     value,
     what,
 )
-from sgpu_decl.views.terminal import Colour, columns, count, escape, paint, shorten
+from sgpu_decl.views.terminal import Colour, columns, count, escape, paint, shorten, wrap
 
 _UNCHANGED_SHOWN = 10
 _PAIRS_SHOWN = 6
@@ -52,25 +53,17 @@ _SYMBOLS: Mapping[Action, tuple[str, Colour]] = MappingProxyType(
         Action.NO_OP: (" ", Colour.DIM),
     }
 )
-_SEVERITY_COLOURS = {
-    Severity.ERROR: Colour.RED,
-    Severity.WARNING: Colour.YELLOW,
-    Severity.INFO: Colour.CYAN,
-}
 
 
-def render(
-    plan: Plan, *, now: datetime, colour: bool = False, width: int = 100, height: int = 0
-) -> str:
+def render(plan: Plan, *, now: datetime, colour: bool = False, width: int | None = None) -> str:
     """Return the plan as text, ended by a newline.
 
     Args:
         now: what ages count from.
-        width: of the terminal, in columns: long values are cut to it.
-        height: of the terminal, in lines: the line that counts the changes stands at the end alone
-            if the plan has no more lines, else at both ends.
+        width: of the terminal, in columns: long values are cut to it, and long sentences go on
+            in the next line. Without a terminal, values are cut to 100.
     """
-    paper = _Paper(plan, now=now, colour=colour, width=max(60, width))
+    paper = _Paper(plan, now=now, colour=colour, width=width)
     stopping = [change for change in plan.changes if stops_active(change)]
     others = grouped(
         change for change in plan.changes if caused_here(change) and not stops_active(change)
@@ -94,19 +87,25 @@ def render(
     # Ten thousand changes are text at once, not lines of all of them first.
     text = "\n\n".join(filter(None, map("\n".join, blocks))) + "\n"
     head = [escape(line) for line in platform_lines(plan)]
-    if not changes_something(plan) or text.count("\n") > height:
+    if not changes_something(plan):
         head.append(paper.bold(summary_line(plan)))
-    return "\n\n".join(filter(None, ("\n".join(head), text))).rstrip("\n") + "\n"
+    return "
+
+".join(filter(None, ("
+".join(head), text))).rstrip("
+") + "
+"
 
 
 class _Paper:
     """How lines are laid out: the settings of one rendering."""
 
-    def __init__(self, plan: Plan, *, now: datetime, colour: bool, width: int) -> None:
+    def __init__(self, plan: Plan, *, now: datetime, colour: bool, width: int | None) -> None:
         self._plan = plan
         self._now = now
         self._colour = colour
-        self._width = width
+        self._terminal = width
+        self._width = max(60, width or 100)
 
     def bold(self, text: str) -> str:
         return paint(text, Colour.BOLD, on=self._colour)
@@ -225,15 +224,15 @@ class _Paper:
 
     def checks(self, checks: Sequence[Diagnostic]) -> Iterator[str]:
         for check in checks:
-            severity = paint(
-                str(check.severity), _SEVERITY_COLOURS[check.severity], on=self._colour
-            )
+            head = f"{check.severity}[{check.code}]"
             about = f"{escape(check.address)}: " if check.address else ""
-            yield f"{severity}[{check.code}]: {about}{escape(check.summary)}"
+            text = wrap(f"{head}: {about}{escape(check.summary)}", self._terminal)
+            colour = SEVERITY_COLOURS[check.severity]
+            yield paint(head, colour, on=self._colour) + text.removeprefix(head)
             if check.place:
                 yield f"  --> {escape(str(check.place))}"
             if check.hint:
-                yield f"  hint: {escape(check.hint)}"
+                yield wrap(f"  hint: {escape(check.hint)}", self._terminal)
 
     def closing(self) -> Iterator[str]:
         plan = self._plan

@@ -22,6 +22,7 @@ __all__ = [
     "paint",
     "shorten",
     "size",
+    "wrap",
 ]
 
 
@@ -39,6 +40,8 @@ _OURS = rf"\x1b\[(?:0|{'|'.join(Colour)})m|\n|\t"
 _NEUTRAL = f"({_OURS})|{OBEYED}"  # compiled when it is first needed
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"
 _IN_JSON = f"(\n)|{OBEYED}"
+_WORD = r"(?:`[^`\n]*`|\S)+"  # what stands in backticks is copied, so it is one word
+_INDENT = " " * len("hint: ")
 
 
 def neutral(text: str) -> str:
@@ -79,6 +82,31 @@ def shorten(text: str, limit: int) -> str:
         if used > limit - 1:
             return text[:index] + "…"
     return text
+
+
+def wrap(text: str, width: int | None) -> str:
+    """Break the lines of `text` between words where they take more than `width` columns; without a
+    width, return it as it is. A command in backticks stays in one line, so that it can be copied.
+    """
+    if width is None or (columns(text) <= width and "\n" not in text):
+        return text
+    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+
+
+def _wrapped(line: str, width: int) -> str:
+    if columns(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    lines, used = indent, len(indent)
+    for word in re.findall(_WORD, line):
+        wide = columns(word)
+        if lines == indent:
+            lines, used = lines + word, used + wide
+        elif used + 1 + wide <= width:
+            lines, used = f"{lines} {word}", used + 1 + wide
+        else:
+            lines, used = f"{lines}\n{indent}{_INDENT}{word}", len(indent + _INDENT) + wide
+    return lines
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

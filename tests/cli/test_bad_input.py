@@ -760,7 +760,7 @@ def test_a_saved_plan_with_the_name_of_a_run_is_shown_and_the_run_named(sgpu: Sh
     sgpu.done("apply", "-y")
     sgpu.done("plan", "--rerun", "hello", "--out", "hello")
     shown = sgpu.here("show", "hello")
-    assert shown.out.startswith("Plan: 1 to create")
+    assert "\nPlan: 1 to create" in shown.out
     assert shown.err == (
         "note: this is the saved plan `hello`; see the run with `sgpu show run.hello`\n"
     )

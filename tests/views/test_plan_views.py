@@ -257,14 +257,11 @@ def test_colour_adds_nothing_but_colour(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_the_summary_is_said_first_and_last(name: str) -> None:
-    text = plan_text.render(PLANS[name], now=NOW)
-    lines = text.splitlines()
-    if lines[0].startswith("No changes."):
-        assert text.count("No changes.") == 1
-    else:
-        assert lines[0].startswith("Plan: ")
-        assert lines[0] == lines[-1]
+def test_the_count_stands_once_whatever_it_is_written_to(name: str) -> None:
+    for width in (None, 80):
+        lines = plan_text.render(PLANS[name], now=NOW, width=width).splitlines()
+        counts = [line for line in lines if line.startswith(("Plan: ", "No changes."))]
+        assert counts == [lines[0] if lines[0].startswith("No changes.") else lines[-1]]
 
 
 def test_every_change_says_why() -> None:
@@ -468,9 +465,14 @@ def test_an_environment_of_the_same_packages_with_other_files_is_told_so() -> No
     )
 
 
-def test_the_count_stands_once_where_the_plan_fits_the_screen() -> None:
-    whole = plan_text.render(EVERYTHING, now=NOW)
-    lines = whole.splitlines()
-    assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 2).splitlines() == lines[2:]
-    assert plan_text.render(EVERYTHING, now=NOW, height=len(lines) - 3) == whole
-    assert plan_text.render(NOTHING, now=NOW, height=100).count("No changes.") == 1
+def test_a_long_hint_of_a_check_goes_on_in_the_next_line_of_a_terminal() -> None:
+    hint = "use `type: CPU` here (`--set type=CPU`), or a target with another backend than this"
+    check = Diagnostic(code="no_gpu", summary="no GPU", hint=hint, severity=Severity.WARNING)
+    plan = replace(EVERYTHING, checks=(check,))
+    assert f"  hint: {hint}\n" in plan_text.render(plan, now=NOW)
+    lines = plan_text.render(plan, now=NOW, width=60).splitlines()
+    at = lines.index("  hint: use `type: CPU` here (`--set type=CPU`), or a target")
+    assert lines[at + 1] == "        with another backend than this"
+    assert "\x1b[33mwarning[no_gpu]\x1b[0m: no GPU" in plan_text.render(
+        plan, now=NOW, colour=True, width=60
+    )

@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from sgpu_decl.views.terminal import (
     paint,
     shorten,
     size,
+    wrap,
 )
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -82,3 +84,20 @@ def test_counts_hours_and_colours() -> None:
     assert (hours(144.0), hours(0.5), hours(1024)) == ("144", "0.5", "1,024")
     assert paint("x", Colour.RED, on=False) == "x"
     assert paint("x", Colour.RED, on=True) == "\x1b[31mx\x1b[0m"
+
+
+def test_a_command_stays_in_one_line_so_that_it_can_be_copied() -> None:
+    text = "hint: look at it and apply it with `-y`, or save it with `sgpu plan --out run.plan`"
+    assert wrap(text, None) == text
+    assert wrap(text, 60).split("\n") == [
+        "hint: look at it and apply it with `-y`, or save it with",
+        "      `sgpu plan --out run.plan`",
+    ]
+
+
+@given(st.text("ab `漢", max_size=60), st.integers(20, 40))
+def test_only_a_word_that_fits_no_line_is_longer_than_the_terminal(text: str, width: int) -> None:
+    lines = wrap("a" + text, width).split("\n")
+    assert "".join(lines).replace(" ", "") == "a" + text.replace(" ", "")
+    for line in lines:
+        assert columns(line) <= width or re.fullmatch(r"\s*(`[^`]*`|\S)+\s*", line)
