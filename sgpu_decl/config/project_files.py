@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from sgpu_decl.config.joined_blocks import JoinedBlocks, keys_of_root
+from sgpu_decl.config.other_tool_configs import read_document
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
@@ -25,7 +26,6 @@ from sgpu_decl.text.yaml_nodes import (
     without_keys,
 )
 from sgpu_decl.text.yaml_nodes import Sequence as Items
-from sgpu_decl.text.yaml_reader import load_file
 
 _MAGIC = re.compile(r"[*?\[]")
 _NEVER = (".git", ".sgpu")
@@ -250,7 +250,7 @@ def read_files(text: str | bytes, file: str, read_included: ReadIncluded) -> Par
         file: how the user named it, for places.
         read_included: is asked once for the files of `include`, and only if there are patterns.
     """
-    document, findings = load_file(text, file)
+    document, findings = read_document(text, file)
     if document is None:
         return None, findings
     root, source = document.root, document.source
@@ -272,7 +272,7 @@ def read_files(text: str | bytes, file: str, read_included: ReadIncluded) -> Par
     documents: list[tuple[str, yaml_nodes.Document]] = []
     nodes, size = document.nodes, document.size
     for item in included.files:
-        one, new_findings = load_file(item.content, item.file)
+        one, new_findings = read_document(item.content, item.file)
         findings += new_findings
         if one is not None:
             documents.append((item.path, one))

@@ -184,9 +184,9 @@ class ProjectText:
             return None, ()
         if not content:
             return None, ()
-        from sgpu_decl.text.yaml_reader import load_file
+        from sgpu_decl.config.other_tool_configs import read_document
 
-        document, findings = load_file(content, self.shown)
+        document, findings = read_document(content, self.shown)
         return document, findings if document is None and key.encode() in content else ()
 
 

@@ -95,6 +95,7 @@ class RunFinder(AttemptViews):
 
         Raises:
             NotFound: there are none.
+            InvalidInput: there are none, and the file is no run or project file.
         """
         project = self._project
         resources = self._believed().resources.values()
@@ -104,6 +105,13 @@ class RunFinder(AttemptViews):
             if item.last is not None and not item.gone and item.owner == project.owner
         }
         if not names:
+            from sgpu_decl.planning.project_file import text_of  # with YAML
+            from sgpu_decl.planning.project_text import invalid_file
+
+            text = text_of(project)
+            files, findings = text.parsed
+            if files is None:
+                raise invalid_file(text.shown, findings)
             raise NotFound(
                 f"no run of `{project.shown}` was launched",
                 hint="`sgpu apply` launches its runs",

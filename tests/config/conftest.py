@@ -44,6 +44,8 @@ def bad() -> Callable[..., tuple[Diagnostic, ...]]:
         loaded, found = outcome(*arguments, **options)
         assert loaded is None
         assert found
+        # a file of ours with a mistake is never taken for that of another tool
+        assert "other_tool_file" not in {one.code for one in found}
         return found
 
     return read_bad
