@@ -89,12 +89,7 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int | None
     head = [escape(line) for line in platform_lines(plan)]
     if not changes_something(plan):
         head.append(paper.bold(summary_line(plan)))
-    return "
-
-".join(filter(None, ("
-".join(head), text))).rstrip("
-") + "
-"
+    return "\n\n".join(filter(None, ("\n".join(head), text))).rstrip("\n") + "\n"
 
 
 class _Paper:
