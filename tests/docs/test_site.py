@@ -35,6 +35,9 @@ FOUND = """[...document.querySelectorAll('.md-search-result__link')].filter(link
     return top !== null && top.closest('a') === link;
 }).map(link => link.href)"""
 """The results that a person can click without scrolling."""
+SHOWN_IN_NAVIGATION = """[...document.querySelectorAll('.md-nav--primary a[href]')]
+    .filter(link => link.checkVisibility({opacityProperty: true, visibilityProperty: true}))
+    .map(link => link.href)"""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,13 @@ def test_the_site_asks_no_other_host(site: Site, tab: Tab, seen: dict[str, dict[
     assert [url for url in tab.requested if not url.startswith(own)] == []
 
 
+def _search(site: Site, tab: Tab, words: str) -> None:
+    tab.show(width=1200)
+    tab.open(f"{site.url}index.html")
+    tab.run(FOCUS_SEARCH)
+    tab.call("Input.insertText", text=words)
+
+
 @pytest.mark.parametrize(
     ("word", "page"),
     [
@@ -118,11 +128,31 @@ def test_the_site_asks_no_other_host(site: Site, tab: Tab, seen: dict[str, dict[
     ],
 )
 def test_the_search_finds_a_name(site: Site, tab: Tab, word: str, page: str) -> None:
-    tab.show(width=1200)
-    tab.open(f"{site.url}index.html")
-    tab.run(FOCUS_SEARCH)
-    tab.call("Input.insertText", text=word)
+    _search(site, tab, word)
     until(lambda: any(page in link for link in tab.run(FOUND)))
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("--rerun", "docs/how-to/relaunch.html"),
+        ("rename a run", "docs/faq.html"),
+        ("stop a run", "docs/faq.html"),
+        ("delete old runs", "docs/how-to/clean-up.html"),
+        ("tensorboard", "docs/how-to/tensorboard.html"),
+        ("wandb", "docs/how-to/wandb.html"),
+        ("slack", "docs/how-to/notifications.html"),
+        ("profiler", "docs/how-to/profile-a-rank.html"),
+        ("hyperparameter search", "docs/how-to/optuna.html"),
+        ("best checkpoint", "docs/how-to/best-checkpoint.html"),
+        ("VS Code", "docs/how-to/vscode.html"),
+        ("two users on one box", "docs/how-to/share-a-box.html"),
+        ("from my laptop", "docs/how-to/laptop-to-box.html"),
+    ],
+)
+def test_the_first_result_answers_a_question(site: Site, tab: Tab, words: str, page: str) -> None:
+    _search(site, tab, words)
+    until(lambda: any(page in link for link in tab.run(FOUND)[:1]))
 
 
 @pytest.mark.parametrize(("scheme", "name"), [("light", "default"), ("dark", "slate")])
@@ -133,6 +163,23 @@ def test_the_site_has_the_colours_of_the_system(
     tab.open(f"{site.url}docs/running.html")
     assert tab.run(SCHEME) == name
     assert (tab.run(BRIGHTNESS) > 128) is (scheme == "light")
+
+
+def test_the_navigation_is_open(site: Site, tab: Tab) -> None:
+    tab.show(width=1400)
+    tab.open(f"{site.url}index.html")
+    shown = tab.run(SHOWN_IN_NAVIGATION)
+    for page in ("docs/how-to/vscode.html", "docs/running.html", "examples/hello/index.html"):
+        assert site.url + page in shown
+
+
+def test_the_first_page_names_three_ways_in(site: Site) -> None:
+    page = (site.folder / "index.html").read_text()
+    (ways,) = re.findall(r'<h2 id="three-ways-in".*?</table>', page, re.DOTALL)
+    assert len(re.findall(r"<tr>", ways)) == 4
+    assert {"docs/tutorial.html", "docs/gitops.html", "docs/how-to/notebooks.html"} <= set(
+        re.findall(r'href="([^"#]+)"', ways)
+    )
 
 
 def test_each_family_of_codes_has_a_page(site: Site) -> None:
