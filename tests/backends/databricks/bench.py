@@ -1,5 +1,7 @@
 """A project whose run goes to an emulated workspace, and what that workspace has of its user."""
 
+import signal
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.rank_output import LogLines
+from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from sgpu_decl.testing.workspace.executing.records import RunRecords
 from sgpu_decl.testing.workspace.request_log import Recorded
@@ -124,6 +127,13 @@ class DatabricksBench:
     def run(self, session: Session | None = None, **options: Any) -> Launched:
         """Launch, and wait for the end."""
         return self.launch(session, **options).ended()
+
+    def killed(self, step: str, *words: str) -> None:
+        """An apply in a process of its own, which dies by SIGKILL at a step (`dying`)."""
+        died = subprocess.run(
+            dying(step, "apply", *words), cwd=self.project, capture_output=True, check=False
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
     # The workspace
 

@@ -1,6 +1,5 @@
 """`kill -9` at any durable step of an apply to a workspace converges, with one run there."""
 
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,7 +8,6 @@ import pytest
 
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.plan import Action
-from sgpu_decl.testing.contracts.killed_commands import dying
 from tests.backends.databricks.bench import SLEEPS, DatabricksBench, Launched
 from tests.backends.databricks.conftest import CODE
 from tests.sampling import sampled
@@ -33,19 +31,11 @@ STEPS = [
 ]
 
 
-def killed(bench: DatabricksBench, step: str, *words: str) -> None:
-    """An apply that dies at a step."""
-    died = subprocess.run(
-        dying(step, "apply", *words), cwd=bench.project, capture_output=True, check=False
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
-
-
 @pytest.mark.parametrize("step", sampled(STEPS, quick=1))
 def test_killed_at_a_step_and_applied_again_there_is_one_run(
     bench: DatabricksBench, step: str
 ) -> None:
-    killed(bench, step, "-y", "--detach", "run.yaml")
+    bench.killed(step, "-y", "--detach", "run.yaml")
 
     opened = bench.open()
     applied = opened.apply(opened.plan())
@@ -77,7 +67,7 @@ def test_a_replace_that_was_killed_still_waits_for_the_old_attempt(
     bench.code(CODE)
     planned = ("plan", "--on-active", "replace", "--out", "replace.plan", "run.yaml")
     subprocess.run([sys.executable, "-m", "sgpu_decl", *planned], cwd=bench.project, check=True)
-    killed(bench, step, "--detach", "replace.plan")
+    bench.killed(step, "--detach", "replace.plan")
 
     again = bench.open()
     again.apply(again.plan())

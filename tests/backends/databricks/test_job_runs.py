@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 from venv import create
@@ -13,7 +12,6 @@ from sgpu_decl.api import PlanOptions
 from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.errors import SgpuError, Usage
 from sgpu_decl.model.plan import Action, Reason
-from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.backends.databricks.bench import DatabricksBench
 from tests.sampling import sampled
@@ -314,11 +312,7 @@ def test_a_job_with_a_run_is_adopted(shop: Shop) -> None:
 )
 def test_killed_while_a_job_is_made_it_is_made_once_and_whole(shop: Shop, moment: str) -> None:
     owner = "sgpu_decl.backends.databricks.jobs.workspace_jobs,WorkspaceJobs"
-    died = subprocess.run(
-        dying(f"{owner},{moment},1", "apply", "-y", "sgpu.yml"),
-        cwd=shop.project, capture_output=True, check=False,
-    )  # fmt: skip
-    assert died.returncode == -9, died.stderr.decode()
+    shop.killed(f"{owner},{moment},1", "-y", "sgpu.yml")
     shop.apply()
     assert shop.change().action is Action.NO_OP
     assert len(shop.folders()) == 1

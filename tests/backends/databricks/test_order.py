@@ -5,8 +5,6 @@ measured.
 """
 
 import json
-import signal
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,6 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.plan import Action
-from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import Effect
 from tests.backends.databricks.bench import DatabricksBench, Launched
 from tests.backends.databricks.conftest import POLICY
@@ -129,13 +126,6 @@ class Pipeline:
 
     def assert_no_op(self) -> None:
         assert {change.action for change in self.open().plan().plan.changes} == {Action.NO_OP}
-
-    def killed(self, step: str, *words: str) -> None:
-        """An apply that dies at a step."""
-        died = subprocess.run(
-            dying(step, "apply", *words), cwd=self.bench.project, capture_output=True, check=False
-        )
-        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
 
 
 @pytest.fixture
@@ -367,7 +357,7 @@ def test_a_lost_answer_is_one_run(pipeline: Pipeline) -> None:
 @pytest.mark.expensive
 @pytest.mark.parametrize("step", strided(STEPS, 3))
 def test_killed_at_a_step_and_applied_again_there_is_one_run(pipeline: Pipeline, step: str) -> None:
-    pipeline.killed(step, "-y", "--detach", "sgpu.yml")
+    pipeline.bench.killed(step, "-y", "--detach", "sgpu.yml")
 
     opened = pipeline.open()
     applied = opened.apply(opened.plan())
@@ -392,7 +382,7 @@ def test_a_pipeline_whose_apply_was_killed_while_it_was_replaced_is_one_run_of_t
     both = PlanOptions(rerun=("evaluate",), on_active="replace")
     planned.save(planned.plan(both), pipeline.bench.project / "saved.plan")
     wait = "sgpu_decl.runs.project_runs,ProjectRuns,wait,before,1"
-    pipeline.killed(wait, "--detach", "saved.plan")
+    pipeline.bench.killed(wait, "--detach", "saved.plan")
 
     again, _ = pipeline.launch()
 
