@@ -10,9 +10,8 @@ from sgpu_decl.errors import InvalidInput, RunFailed, SgpuError
 from sgpu_decl.functions.call_arguments import readable_arguments
 from sgpu_decl.functions.call_follower import follow_all, say, stopped_by_interrupt, tell_plan
 from sgpu_decl.functions.call_launch import launch
-from sgpu_decl.functions.call_results import result_or_raise
+from sgpu_decl.functions.call_results import CallRow, CallTable, result_or_raise
 from sgpu_decl.functions.call_settings import Settings, positive
-from sgpu_decl.functions.call_table import CallRow, CallTable
 from sgpu_decl.functions.prepared_call import PreparedCall, prepare
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView

@@ -24,7 +24,7 @@ from sgpu_decl.functions.short_tracebacks import short_tracebacks
 from sgpu_decl.model.plan import Plan
 
 if TYPE_CHECKING:
-    from sgpu_decl.functions.call_table import CallTable
+    from sgpu_decl.functions.call_results import CallTable
 
 P = ParamSpec("P")
 R = TypeVar("R")

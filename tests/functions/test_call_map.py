@@ -17,8 +17,7 @@ import pytest
 from sgpu_decl import distributed
 from sgpu_decl.errors import InvalidInput, NotFound
 from sgpu_decl.functions import call_map
-from sgpu_decl.functions.call_results import Results
-from sgpu_decl.functions.call_table import CallRow, CallTable
+from sgpu_decl.functions.call_results import CallRow, CallTable, Results
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView

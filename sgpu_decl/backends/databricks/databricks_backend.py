@@ -14,7 +14,7 @@ from sgpu_decl.backends.databricks.planning.databricks_survey import DatabricksS
 from sgpu_decl.backends.databricks.watching.databricks_attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.config.backend import BackendOptions
 

@@ -17,9 +17,12 @@ from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher
 from sgpu_decl.backends.launch_request import LaunchRequest, output_gone, require_code
 from sgpu_decl.backends.launch_spec import write_call
-from sgpu_decl.backends.local.entrypoint_files import write_entrypoint
 from sgpu_decl.backends.local.launch_site import attempt_folder, make_site, site_in
-from sgpu_decl.backends.local.local_launch_spec import earlier_folder, local_launch_spec
+from sgpu_decl.backends.local.local_launch_files import (
+    earlier_folder,
+    local_launch_spec,
+    write_entrypoint,
+)
 from sgpu_decl.backends.local.local_storage import DRAFT, give_up
 from sgpu_decl.backends.local.local_survey import LocalSurvey
 from sgpu_decl.backends.secret_resolution import resolve_secrets

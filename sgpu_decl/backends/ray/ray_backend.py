@@ -19,7 +19,7 @@ from sgpu_decl.backends.ray.planning.group_shape import options_of
 from sgpu_decl.backends.ray.planning.ray_survey import RaySurvey
 from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea

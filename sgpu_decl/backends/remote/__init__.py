@@ -21,7 +21,7 @@ No backend is known here. A backend whose ranks run on other machines puts these
    the platform says that it ended, and what its nodes brought back), and reads its log
    (`node_logs.SharedLogs` are the files of nodes in a shared folder). What is final is remembered
    on this machine (`remote_launches.AttemptMemory`), and not asked again.
-7. `staging.remote_storage.RemoteStorage`: its `Storage`, as it is. `pending_gc.PendingGc` remembers
+7. `staging.remote_storage.RemoteStorage`: its `Storage`, as it is. `remote_gc.PendingGc` remembers
    where gc had to wait.
 
 `remote_survey.RemoteSurvey` and the rules beside it are what planning asks of all of them.

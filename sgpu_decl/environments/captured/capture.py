@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sgpu_decl.content.manifest import BadManifest, File, FileKind, Manifest, check_path
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors, in_order
-from sgpu_decl.environments.captured.distributions import packages
+from sgpu_decl.environments.captured.distributions import listed_files, packages
 from sgpu_decl.environments.captured.file_readers import Destination, read
 from sgpu_decl.environments.captured.file_walk import WalkEntry, WalkResult, walk
 from sgpu_decl.environments.captured.file_worker import FileStat, Form, Problem, ReadJob, Reply
@@ -21,7 +21,6 @@ from sgpu_decl.environments.captured.interpreter_facts import (
     ask,
 )
 from sgpu_decl.environments.captured.outcome_cache import CaptureOutcome, fingerprint
-from sgpu_decl.environments.captured.record_files import listed_files
 from sgpu_decl.environments.captured.site_layout import Layout, lay_out
 from sgpu_decl.environments.captured.stat_cache import StatCache, default_cache
 from sgpu_decl.model.step_progress import Progress

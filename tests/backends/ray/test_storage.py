@@ -16,7 +16,7 @@ from sgpu_decl.backends.ray.head.packaged_files import FOLDER, PackagedFiles
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
 from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.ray.ray_backend import RayStorage
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout, Uses
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from tests.backends.launches import launching_of

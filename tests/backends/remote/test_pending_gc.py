@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from tests.mounts import fill, small_disk
 
 A, B = {"path": "/Workspace/a"}, {"path": "/Workspace/b"}

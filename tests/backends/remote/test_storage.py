@@ -6,7 +6,7 @@ import pytest
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea

@@ -19,7 +19,7 @@ from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, NodeStart
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea

@@ -1,13 +1,15 @@
 """The jobs of one workspace, through the Jobs API."""
 
 import json
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import Connection
-from sgpu_decl.backends.databricks.api.sdk_errors import Rejected
+from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
+from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.backends.databricks.jobs.documents import (
     acl_of,
     document_of,
@@ -15,20 +17,22 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     permissions_of,
     settings_of,
 )
-from sgpu_decl.backends.databricks.jobs.job_findings import job_findings
 from sgpu_decl.backends.databricks.jobs.job_folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
 from sgpu_decl.backends.databricks.launching.experiment import home_in
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
-from sgpu_decl.backends.databricks.planning.catalog import policy_of
+from sgpu_decl.backends.databricks.planning.catalog import kind_of, policy_of
+from sgpu_decl.backends.databricks.planning.databricks_config_rules import unknown_levels
 from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
-from sgpu_decl.config.job import Job
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.config.job import Job, Notebook
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.environments.package_lists.base_environments import unlisted_base
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS, JobLaunch
 from sgpu_decl.model.jsonable import Json
@@ -43,6 +47,7 @@ _BUSY = frozenset({"limit_reached", "throttled", "unavailable"})
 _TRIES = 6
 _LONGEST = 60.0  # seconds to wait for a busy workspace, whatever it asks for
 _DOING = "creating the job"
+_NOTEBOOK = "NOTEBOOK"
 
 
 class WorkspaceJobs:
@@ -81,7 +86,7 @@ class WorkspaceJobs:
         return describe(job, name, mode, user, staged, title)
 
     def findings(self, job: Job) -> Iterator[Diagnostic]:
-        return job_findings(self._connection, job)
+        return _job_findings(self._connection, job)
 
     def located(
         self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None
@@ -335,3 +340,57 @@ class _SentOnce:
         end = len(self._content) if size < 0 else size
         data, self._content = self._content[:end], self._content[end:]
         return data
+
+
+def _job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
+    """The findings about a job.
+
+    Raises:
+        BackendError: the workspace does not answer.
+    """
+    for finding in unknown_levels(job.permissions, {}):
+        yield replace(finding, path=("permissions",))
+    notebook = job.notebook
+    if notebook is None:
+        return
+    if notebook.base is not None and notebook.base not in {base.name for base in all_bases()}:
+        finding = unlisted_base(notebook.base, None, all_bases())
+        yield replace(finding, path=("notebook", "base"))
+    with without_refusals():  # who may not look does not know that it is missing
+        found = _notebook(connection, notebook)
+        if found is not None:
+            yield replace(found, path=("notebook", "path"))
+
+
+def _notebook(connection: Connection, notebook: Notebook) -> Diagnostic | None:
+    path = notebook.path
+    kind = kind_of(connection, path)
+    if kind == _NOTEBOOK:
+        return None
+    warning = Diagnostic(
+        code="notebook_missing",
+        severity=Severity.WARNING,
+        summary=f"`{connection.host}` shows no notebook `{path}` to `{connection.user}`",
+        hint="correct the path, or put the notebook there: each launch of the job would fail. It "
+        "runs as the owner of the job, who may see more",
+    )
+    if kind is not None:
+        return replace(
+            warning,
+            summary=f"`{path}` is no notebook in `{connection.host}` but a {kind.lower()}",
+            hint="name a notebook: the path of one has no extension"
+            if kind == "FILE"
+            else "name a notebook in it",
+        )
+    folder, _, name = path.rpartition("/")
+    answer = connection.find(f"looking into `{folder}`", "/api/2.0/workspace/list", path=folder)
+    if answer is None:
+        return replace(warning, summary=f"{warning.summary}, nor the folder `{folder}`")
+    objects = answer.get("objects") or ()
+    names = [posixpath.basename(str(one["path"])) for one in objects if _is_notebook(one)]
+    near = nearest(name, names)
+    return replace(warning, hint=f"did you mean `{folder}/{near}`?") if near else warning
+
+
+def _is_notebook(found: object) -> bool:
+    return isinstance(found, dict) and found.get("object_type") == _NOTEBOOK

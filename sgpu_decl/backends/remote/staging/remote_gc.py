@@ -1,11 +1,17 @@
 """gc in a staging folder: launch folders, and shared objects that no launch needs."""
 
-from collections.abc import Callable, Iterator
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from sgpu_decl.agent.attempt.attempt_files import STATUS
+from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.remote.staging.lease import StaleLock, gc_lock, has_lease, is_locked
 from sgpu_decl.backends.remote.staging.remote_layout import (
     BACK,
@@ -17,10 +23,13 @@ from sgpu_decl.backends.remote.staging.remote_layout import (
 )
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.content.packs import BadPack, Index, index_name
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.places.file_place import FilePlace, PlaceMissing, folder_size
+from sgpu_decl.system_errors import FULL
 
 _LOOKS = 8  # at once
 _LEFT = frozenset({BACK, LOGS, STATUS})  # what nodes and the program that starts them wrote
+Key = Mapping[str, Json]
 
 
 def unstage_launch(area: StagingArea, folder: str) -> None:
@@ -165,3 +174,69 @@ def _packs(files: FilePlace, folder: str, environment: str) -> list[str] | None:
         return Index.unchecked(data, environment).files
     except (PlaceMissing, BadPack):
         return None
+
+
+class PendingGc:
+    """Staging folders in which gc is due: while a launch has a lease nothing is deleted, and the
+    next command tries again. It is a file in the folder of the state. A staging folder has a key by
+    which its backend finds it again."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._unwritten: list[Key] = []  # by this process, on a disk that is full
+
+    def add(self, key: Key) -> None:
+        """Something is about to be deleted there."""
+        try:
+            with self._locked():
+                pending = self._read()
+                if key not in pending:
+                    self._write((*pending, key))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._unwritten.append(key)  # what is about to be deleted makes the room
+
+    def all(self) -> tuple[Key, ...]:
+        """Those where gc is due."""
+        pending = self._read()
+        return (*pending, *(key for key in self._unwritten if key not in pending))
+
+    def remove(self, key: Key) -> None:
+        """gc has run there."""
+        self._unwritten = [item for item in self._unwritten if item != key]
+        try:
+            with self._locked():
+                pending = self._read()
+                if key in pending:
+                    self._write(item for item in pending if item != key)
+        except OSError as error:
+            if error.errno not in FULL:  # else the next gc looks there in vain
+                raise
+
+    def _read(self) -> tuple[Key, ...]:
+        """A power cut may have cut short what was written, and something else may have written."""
+        try:
+            pending = json.loads(self._file.read_bytes())
+        except (FileNotFoundError, ValueError, RecursionError):
+            return ()
+        listed = pending if isinstance(pending, list) else ()
+        return tuple(item for item in listed if isinstance(item, dict))
+
+    def _write(self, keys: Iterable[Key]) -> None:
+        pending = [dict(key) for key in keys]
+        if not pending:
+            self._file.unlink(missing_ok=True)
+            return
+        write_atomic(self._file, json.dumps(pending).encode())
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from writing between a look and a write."""
+        private_folder(self._file.parent)
+        handle = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

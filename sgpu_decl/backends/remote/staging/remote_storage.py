@@ -7,8 +7,12 @@ from typing import Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
-from sgpu_decl.backends.remote.staging.pending_gc import PendingGc
-from sgpu_decl.backends.remote.staging.remote_gc import collect, free_launch, unstage_launch
+from sgpu_decl.backends.remote.staging.remote_gc import (
+    PendingGc,
+    collect,
+    free_launch,
+    unstage_launch,
+)
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.backends.remote.watching.remote_attempts import LaunchPlace, RemoteAttempts
 from sgpu_decl.errors import BackendError

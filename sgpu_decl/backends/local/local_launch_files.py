@@ -1,14 +1,22 @@
-"""The spec of an attempt on this machine."""
+"""The files of a launch on this machine: its spec, and `_air.py` and `rank.zip` beside it."""
 
+import contextlib
+import hashlib
+import marshal
 import os
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.attempt.relocation import HIDDEN
 from sgpu_decl.agent.system.host_locks import host_lock_folder, shared_gpu_locks
 from sgpu_decl.agent.system.processes import ancestors, start_time
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
@@ -16,7 +24,8 @@ from sgpu_decl.backends.local.launch_site import attempt_folder
 from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec
+from sgpu_decl.rendering.entrypoint import render_air
+from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec, render_spec
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
@@ -124,3 +133,68 @@ def _parallel(launching: LaunchRequest, layout: AttemptLayout) -> Parallel | Non
         return None
     locks = layout.parallel_locks(launching.ref, called=call is not None)
     return Parallel(lock_dir=str(locks), limit=limit)
+
+
+def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
+    """Write `_air.py` and what it imports, and at last `spec.json`.
+
+    Args:
+        shared: a folder on the same file system, for the archive that attempts have in common.
+
+    Raises:
+        OSError: the disk is full, or the folder is gone.
+    """
+    raw = render_spec(spec)
+    if spec.runs_python:
+        ours = os.path.realpath(spec.python) == os.path.realpath(sys.executable)
+        _place_archive(folder / "rank.zip", shared, compiled=ours)
+        if ours and spec.entry.kind == "script":
+            _compile_script(folder / "code", str(spec.entry.path), run_as=Path(spec.code_dir))
+    air = render_air(hashlib.sha256(raw).hexdigest(), spec.entry)
+    write_atomic(folder / "_air.py", air.encode())
+    write_atomic(folder / "spec.json", raw)
+
+
+def _place_archive(path: Path, shared: Path, *, compiled: bool) -> None:
+    """Link the archive of this version and interpreter; the first attempt writes it."""
+    version = hashlib.sha256(rank_zip(compiled=False) + MAGIC_NUMBER).hexdigest()
+    key = f"rank-{version}-{'bytecode' if compiled else 'sources'}.zip"
+    try:
+        os.link(shared / key, path)
+    except OSError:  # there is none yet, no room for another link, or no links at all
+        write_atomic(path, rank_zip(compiled=compiled))
+        shared.mkdir(mode=0o700, exist_ok=True)
+        for other in shared.glob("rank-*.zip"):
+            if version not in other.name:  # attempts of that version have links of their own
+                other.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another attempt was first, or there are no links
+            os.link(path, shared / key)
+
+
+def _compile_script(code: Path, script: str, *, run_as: Path) -> None:
+    """Write the bytecode of a script where Python looks for that of a module, so that not every
+    rank compiles it. A script outside of the code, or one with a warning or an error, is left to
+    ranks.
+
+    Args:
+        run_as: where the code will lie when it runs; tracebacks name that.
+    """
+    if not (run_as / script).is_relative_to(run_as):
+        return
+    path = code / script
+    try:
+        source, facts = path.read_bytes(), path.stat()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled = compile(source, run_as / script, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError, Warning, RecursionError, MemoryError):
+        return
+    folder = path.parent / "__pycache__"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    # PEP 552: a pyc that goes by the time and the size of its source.
+    facts_of_source = (0, int(facts.st_mtime), facts.st_size)
+    header = MAGIC_NUMBER + b"".join(
+        (number & 0xFFFFFFFF).to_bytes(4, "little") for number in facts_of_source
+    )
+    name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+    write_atomic(folder / name, header + marshal.dumps(compiled))
