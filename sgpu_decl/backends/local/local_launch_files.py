@@ -24,8 +24,8 @@ from sgpu_decl.backends.local.launch_site import attempt_folder
 from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
-from sgpu_decl.rendering.entrypoint import render_air
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec, render_spec
+from sgpu_decl.rendering.templates import render_air
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
