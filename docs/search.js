@@ -1,7 +1,7 @@
 // Before a query reaches the search: `--rerun` would mean "without rerun", and "stop a run" all words that
 // begin with an a.
 const SMALL = new Set(
-  "a an and are can do does for how i in is it my of on the to what when which why with".split(" ")
+  "a an and are as can do does for how i in is it my of on the to what when which why with".split(" ")
 )
 
 function words(query) {

@@ -136,6 +136,7 @@ def test_the_search_finds_a_name(site: Site, tab: Tab, word: str, page: str) -> 
     ("words", "page"),
     [
         ("--rerun", "docs/how-to/relaunch.html"),
+        ("what counts as changed code", "docs/how-to/relaunch.html"),
         ("rename a run", "docs/faq.html"),
         ("stop a run", "docs/faq.html"),
         ("delete old runs", "docs/how-to/clean-up.html"),
