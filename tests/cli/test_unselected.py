@@ -217,7 +217,7 @@ def without_address(tree: ast.AST) -> Iterator[ast.Call]:
 def test_every_check_of_a_plan_is_made_with_its_address() -> None:
     package = Path(sgpu_decl.__file__).parent
     found: dict[str, int] = {}
-    for file in (package / "planning/preparation.py", *package.glob("planning/**/*.py")):
+    for file in (package / "planning/preparation.py", *package.glob("planner/**/*.py")):
         if number := len(list(without_address(ast.parse(file.read_text())))):
             found[file.relative_to(package).as_posix()] = number
     assert found == OF_SEVERAL
