@@ -149,7 +149,7 @@ def read_document(
             place=place,
             hint=hint.replace("FILE", file),
         )
-    elif file.endswith((".yaml", ".yml")) or _ANY_OF_OURS.search(text):
+    elif file.endswith((".yaml", ".yml")) or not content.strip() or _ANY_OF_OURS.search(text):
         return document, findings
     else:  # it was meant to be a saved plan, which begins otherwise
         finding = Diagnostic(
