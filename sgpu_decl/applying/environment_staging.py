@@ -14,7 +14,7 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.environment_facts import FromLock, Recipe
-from sgpu_decl.planning.job_spec import launching_in
+from sgpu_decl.planning.job_spec import request_in
 from sgpu_decl.planning.pinned_content import launched_environments
 from sgpu_decl.planning.project import Project
 
@@ -61,20 +61,20 @@ def stage_environments(
             findings += _make(project.environments, recipe, progress)
     by_backend: dict[str, list[LaunchRequest]] = {}
     for change in plan.changes:
-        launching = _launching(plan, change)
-        if launching is not None:
-            by_backend.setdefault(change.backend, []).append(launching)
-    for kind, launchings in by_backend.items():
-        findings += project.backend(kind).launcher.prepare(launchings, progress)
+        request = _request(plan, change)
+        if request is not None:
+            by_backend.setdefault(change.backend, []).append(request)
+    for kind, requests in by_backend.items():
+        findings += project.backend(kind).launcher.prepare(requests, progress)
     return tuple(findings)
 
 
-def _launching(plan: Plan, change: Change) -> LaunchRequest | None:
+def _request(plan: Plan, change: Change) -> LaunchRequest | None:
     if change.launches:
         return LaunchRequest(record=launch_of(plan, change))
     if not change.stages or change.launch is None:
         return None
-    return launching_in(
+    return request_in(
         change.launch.inputs.spec,
         change.address,
         backend=change.backend,

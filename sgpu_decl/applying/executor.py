@@ -110,7 +110,7 @@ def execute(
             record = records[change.address]
             upstreams = upstreams_of(record, known)
             backends(change.backend).launcher.check(
-                LaunchRequest(record=record, upstreams=upstreams, joined=joined, call=call)
+                LaunchRequest(record=record, after=upstreams, group=joined, call=call)
             )
     for record in _touched(plan, writer.state, launches):
         require_here(record, backends, "can neither be stopped nor waited for from here")
@@ -300,9 +300,9 @@ class _Walk:
     def _request(self, one: BegunLaunch, group: Sequence[BegunLaunch]) -> LaunchRequest:
         return LaunchRequest(
             record=one.launch,
-            earlier=self.state.earlier(one.launch),
-            upstreams=upstreams_of(one.launch, self.known),
-            joined=joined_records([other.launch for other in group]),
+            waits_for=self.state.earlier(one.launch),
+            after=upstreams_of(one.launch, self.known),
+            group=joined_records([other.launch for other in group]),
             call=self.call,
             git=self.plan.git.of_launch if self.plan.git else {},
             progress=self.progress.of(one.launch.ref),

@@ -17,7 +17,7 @@ from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
 from sgpu_decl.planner.jobs.job_diff import ignored_by, taking
 from sgpu_decl.planner.jobs.launched_run import launched_by
-from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for, launching_in
+from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for, request_in
 from sgpu_decl.storing.state_store import StateWriter
 
 
@@ -135,17 +135,17 @@ class Jobs:
         user may have made the plan."""
         launch = _launch(change)
         spec = launch.inputs.spec.fields
-        launching = launching_in(
+        request = request_in(
             launch.inputs.spec,
             change.address,
             backend=change.backend,
             owner=launch.owner,
             lineage=self.state.lineage,
         )
-        if launching is None:
+        if request is None:
             return spec
-        located = backend.located(spec, launching, applied)
-        backend.stage(launching, located)
+        located = backend.located(spec, request, applied)
+        backend.stage(request, located)
         return taking(located, spec, ignored_by(spec))
 
     def _recorded(self, change: Change) -> tuple[Resource, JobHandle]:

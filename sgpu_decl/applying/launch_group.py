@@ -44,7 +44,7 @@ class LaunchGroup:
 
 
 def joined_records(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
-    """What `LaunchRequest.joined` says of each launch of a group."""
+    """What `LaunchRequest.group` says of each launch of a group."""
     return tuple(records) if len(records) > 1 else ()
 
 

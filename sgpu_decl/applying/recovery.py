@@ -105,11 +105,11 @@ def settle_intents(
             open_still.append(_unsettled(launch.ref, words, hint))
             continue
         launcher = backends(launch.backend).launcher
-        launching = LaunchRequest(record=launch, earlier=state.earlier(launch))
+        request = LaunchRequest(record=launch, waits_for=state.earlier(launch))
         writer.check_held()  # before: what it raises says nothing about this launch
         try:
-            launcher.stage(launching)  # once more, a power cut may have torn what is not synced
-            attempt = replace(attempt, reference=launcher.launch(launching))
+            launcher.stage(request)  # once more, a power cut may have torn what is not synced
+            attempt = replace(attempt, reference=launcher.launch(request))
         except OutcomeUnknown as error:  # it may be there: no other is launched in its place
             way_out = (
                 "an apply of the user who began it settles it; if it certainly does not run, "

@@ -166,7 +166,7 @@ class Launcher(Protocol):
     `staged` before it if another process may have launched them meanwhile."""
 
     @abstractmethod
-    def check(self, launching: LaunchRequest) -> None:
+    def check(self, request: LaunchRequest) -> None:
         """Refuse a launch that cannot work, before any effect.
 
         Raises:
@@ -175,7 +175,7 @@ class Launcher(Protocol):
 
     @abstractmethod
     def prepare(
-        self, launchings: Sequence[LaunchRequest], progress: "Progress"
+        self, requests: Sequence[LaunchRequest], progress: "Progress"
     ) -> "Sequence[Diagnostic]":
         """Copy what launches share from the local stores to where ranks look for it: environments,
         and on other machines the code. Does nothing if it is there already. Returns warnings about
@@ -200,13 +200,13 @@ class Launcher(Protocol):
         checkout alone."""
         return None
 
-    def may_queue(self, launching: LaunchRequest) -> bool:  # noqa: ARG002  a default
+    def may_queue(self, request: LaunchRequest) -> bool:  # noqa: ARG002  a default
         """Whether a launch may have to wait for room: such launches start one after the other, so
         that they stand in line in the order of the plan."""
         return False
 
     @abstractmethod
-    def stage(self, launching: LaunchRequest) -> None:
+    def stage(self, request: LaunchRequest) -> None:
         """Make all that a launch needs. A second call with the same token does nothing new.
 
         Raises:
@@ -219,7 +219,7 @@ class Launcher(Protocol):
         Launched ones did. It is not asked about those that are `Attempts.elsewhere`."""
 
     @abstractmethod
-    def launch(self, launching: LaunchRequest) -> str | None:
+    def launch(self, request: LaunchRequest) -> str | None:
         """Start what was staged; its ranks start once the launches in `earlier` have ended. (They
         have, where the backend does not have `Capabilities.queues`.) A second call with the same
         token starts nothing new.
@@ -233,22 +233,22 @@ class Launcher(Protocol):
             BackendError: nothing was started, and nothing is left behind.
         """
 
-    def stage_joined(self, launchings: Sequence[LaunchRequest]) -> None:
+    def stage_joined(self, requests: Sequence[LaunchRequest]) -> None:
         """`stage` for launches that are started as one: all are staged, or none."""
-        for at, launching in enumerate(launchings):
+        for at, request in enumerate(requests):
             try:
-                self.stage(launching)
+                self.stage(request)
             except SgpuError:
-                for other in launchings[:at]:
+                for other in requests[:at]:
                     self.unstage(other)
                 raise
 
-    def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
+    def launch_joined(self, requests: Sequence[LaunchRequest]) -> Sequence[str | None]:
         """`launch` for launches that are started as one, each behind those that it comes after: all
         are started, or none. A backend without `Capabilities.joins` gets one launch at a time."""
-        return [self.launch(launching) for launching in launchings]
+        return [self.launch(request) for request in requests]
 
-    def unstage(self, launching: LaunchRequest) -> None:  # noqa: ARG002  a default
+    def unstage(self, request: LaunchRequest) -> None:  # noqa: ARG002  a default
         """Undo `stage`, where another one that it is `joined` with could not be staged."""
         return
 

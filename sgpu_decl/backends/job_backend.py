@@ -41,7 +41,7 @@ class AppliedJob:
     who plan it later leave it where it is."""
 
     spec: Mapping[str, Json]
-    launching: LaunchRequest | None
+    request: LaunchRequest | None
 
 
 class JobBackend(Protocol):
@@ -59,7 +59,7 @@ class JobBackend(Protocol):
         job: "Job",
         name: str,
         mode: "Mode",
-        launching: LaunchRequest | None,
+        request: LaunchRequest | None,
         applied: AppliedJob | None = None,
     ) -> JobDescription:
         """What a declared job means here. What depends on the user who plans stays as it was
@@ -67,7 +67,7 @@ class JobBackend(Protocol):
 
         Args:
             name: what it is called in the file.
-            launching: the run that it launches, where it launches one.
+            request: the run that it launches, where it launches one.
         """
 
     def findings(self, job: "Job") -> Iterable[Diagnostic]:
@@ -75,12 +75,12 @@ class JobBackend(Protocol):
         executed to find out."""
 
     def located(
-        self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None
+        self, spec: Mapping[str, Json], request: LaunchRequest, applied: AppliedJob | None
     ) -> dict[str, Json]:
         """The spec of a job that another user may have planned, with the places from which this
         user launches it, unless it was `applied` with others."""
 
-    def stage(self, launching: LaunchRequest, spec: Mapping[str, Json]) -> None:
+    def stage(self, request: LaunchRequest, spec: Mapping[str, Json]) -> None:
         """Have there what the run of a job takes along, unless its spec says that it lies in the
         staging folder of another user; does nothing if it is there.
 
@@ -97,7 +97,7 @@ class JobBackend(Protocol):
     def staged(self, applied: AppliedJob) -> bool:
         """Whether it is there, as far as this user sees."""
 
-    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
+    def free(self, request: LaunchRequest, *, gone: bool) -> None:
         """Delete what earlier versions of a job's run took along, and this one too where the job is
         `gone`. No launch of the job may be active."""
 

@@ -24,16 +24,16 @@ NO_CONFIG = "unknown_config"
 class LaunchRequest:
     """A launch to carry out: its record. `call` is the
     called function that ranks run, if the launch is a call of one. `git` is that of the
-    plan. `earlier` are the launches of `record.wait_for` that are still active. `upstreams` are
+    plan. `waits_for` are the launches of `record.wait_for` that are still active. `after` are
     those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
-    `joined` are the launches that are started as one, this one among them, if they are several.
+    `group` are the launches that are started as one, this one among them, if they are several.
     `progress` is told how much of the code has been copied for this launch alone.
     A launch that a crash left staged is completed without them."""
 
     record: LaunchRecord
-    earlier: tuple[LaunchRecord, ...] = ()
-    upstreams: tuple[LaunchRecord, ...] = ()
-    joined: tuple[LaunchRecord, ...] = ()
+    waits_for: tuple[LaunchRecord, ...] = ()
+    after: tuple[LaunchRecord, ...] = ()
+    group: tuple[LaunchRecord, ...] = ()
     call: "Call | None" = None
     git: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = field(default_factory=Quiet, compare=False)
@@ -115,16 +115,16 @@ def unknown_config(of: str, way_out: str, error: ValueError) -> BackendError:
     )
 
 
-def require_code(store: "CodeStore", launching: LaunchRequest) -> None:
+def require_code(store: "CodeStore", request: LaunchRequest) -> None:
     """See that the code of a launch is in the store of this machine.
 
     Raises:
         BackendError: it is not.
     """
-    digest = launching.inputs.code_digest
+    digest = request.inputs.code_digest
     if digest is not None and store.manifest(digest) is None:
         raise BackendError(
-            f"the code of `{launching.ref}` ({digest[:19]}) is not in the store",
+            f"the code of `{request.ref}` ({digest[:19]}) is not in the store",
             hint="plan again on this machine",
             code="code_missing",
         )

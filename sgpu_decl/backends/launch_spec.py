@@ -70,17 +70,17 @@ class SpecFolders:
     source: str = ""
 
 
-def with_outputs(launching: LaunchRequest, folder_of: Callable[[AttemptRef], str]) -> LaunchRequest:
+def with_outputs(request: LaunchRequest, folder_of: Callable[[AttemptRef], str]) -> LaunchRequest:
     """The launch with the folder of each output that it reads in the place of its reference."""
-    spec = with_folders(launching.inputs.spec, folder_of)
-    if spec is launching.inputs.spec:
-        return launching
-    inputs = replace(launching.inputs, spec=spec)
-    return replace(launching, record=replace(launching.record, inputs=inputs))
+    spec = with_folders(request.inputs.spec, folder_of)
+    if spec is request.inputs.spec:
+        return request
+    inputs = replace(request.inputs, spec=spec)
+    return replace(request, record=replace(request.record, inputs=inputs))
 
 
 def launch_spec(
-    launching: LaunchRequest,
+    request: LaunchRequest,
     *,
     root: Path,
     code: Path | None,
@@ -100,15 +100,15 @@ def launch_spec(
         nodes: how many nodes share the ranks evenly.
         processors: those that the run has on each node; None for those that it finds there.
     """
-    call, config = launching.call, launching.config
+    call, config = request.call, request.config
     entry = call_entry(call) if call else _entry(config, root)
     return LaunchSpec(
-        token=launching.record.token,
-        lineage=launching.record.lineage,
-        git=launching.git,
-        address=str(launching.ref.address),
-        name=launching.ref.address.label,
-        attempt=launching.ref.number,
+        token=request.record.token,
+        lineage=request.record.lineage,
+        git=request.git,
+        address=str(request.ref.address),
+        name=request.ref.address.label,
+        attempt=request.ref.number,
         project_dir=folders.project,
         run_dir=folders.run,
         output_dir=folders.output,
@@ -127,7 +127,7 @@ def launch_spec(
         retry=RetrySpec.of(config.retry),
         resume=config.resume is not None,
         master_port=config.launch.master_port,
-        warm=_warm(launching, entry, code, config.gpus // nodes),
+        warm=_warm(request, entry, code, config.gpus // nodes),
         redact_logs=config.logs.redact,
         parameters=render_parameters(config.parameters) if config.parameters else None,
         control_key=secrets.token_hex(32) if nodes > 1 else None,
@@ -154,11 +154,11 @@ def _ray(ray: "Ray", config: "RunConfig", nodes: int, processors: int | None) ->
     )
 
 
-def _warm(launching: LaunchRequest, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
-    if launching.config.ray is not None:
+def _warm(request: LaunchRequest, entry: Entry, code: Path | None, ranks: int) -> Warm | None:
+    if request.config.ray is not None:
         return None
-    setting = launching.config.launch.warm
-    call = launching.call
+    setting = request.config.launch.warm
+    call = request.call
     if call is not None:
         return warm_call(call.loads, setting=setting, ranks=ranks, kept=call.keep_warm > 0)
     return warm_start(entry, code, setting=setting, ranks=ranks) if code is not None else None

@@ -42,7 +42,7 @@ class NodeTracker:
     files: Mapping[str, bytes]
 
 
-def node_tracker(launching: LaunchRequest, *, project: Path, python: str) -> NodeTracker | None:
+def node_tracker(request: LaunchRequest, *, project: Path, python: str) -> NodeTracker | None:
     """Return the tracker of an attempt; None if it is not tracked, or if nodes cannot reach the
     store.
 
@@ -50,21 +50,21 @@ def node_tracker(launching: LaunchRequest, *, project: Path, python: str) -> Nod
         project: the folder of the project.
         python: the interpreter of the ranks, as the MLflow run names it.
     """
-    config = launching.config
+    config = request.config
     uri = store_of(config, os.environ)
     if not config.mlflow.enabled or uri is None or _problem(uri) is not None:
         return None
-    home = launching.folder(project) / ".sgpu"  # holds a store of this machine, which is not used
-    request = tracker_request(launching, project=project, home=home, python=python)
+    home = request.folder(project) / ".sgpu"  # holds a store of this machine, which is not used
+    tracking = tracker_request(request, project=project, home=home, python=python)
     plain = without_credentials(uri) if credential_variables(uri) else uri
-    request = replace(request, tracking_uri=plain, home=None)
+    tracking = replace(tracking, tracking_uri=plain, home=None)
     spec = TrackerSpec(
         argv=(ARCHIVE,),
         env=ENVIRONMENT,
         credentials=credential_variables(uri),
         secrets=secret_credentials(uri),
     )
-    return NodeTracker(spec=spec, files={ARCHIVE: tracker_zip(), FILE: to_json(request).encode()})
+    return NodeTracker(spec=spec, files={ARCHIVE: tracker_zip(), FILE: to_json(tracking).encode()})
 
 
 def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dict[str, str]:

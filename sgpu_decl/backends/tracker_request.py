@@ -13,7 +13,7 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
-from sgpu_decl.tracking.run_description import request
+from sgpu_decl.tracking.run_description import tracking_request
 from sgpu_decl.tracking.store_location import link_plain_folder
 from sgpu_decl.tracking.tracking_request import TrackingRequest
 
@@ -63,7 +63,7 @@ def require_uri(config: "RunConfig", environ: Mapping[str, str]) -> None:
 
 
 def tracker_request(
-    launching: LaunchRequest, *, project: Path, home: Path, python: str
+    request: LaunchRequest, *, project: Path, home: Path, python: str
 ) -> TrackingRequest:
     """Return what the tracker is asked to record.
 
@@ -71,24 +71,24 @@ def tracker_request(
         home: the project's `.sgpu` folder, which holds the default store.
         python: the interpreter of the ranks.
     """
-    config, base = launching.config, launching.folder(project)
+    config, base = request.config, request.folder(project)
     for folder in (home, base):
         link_plain_folder(folder)
     variables = {**os.environ, **config.env.variables}
     experiment = variables.get(_EXPERIMENT)
-    return request(
-        ref=launching.ref,
-        spec=launching.inputs.spec,
+    return tracking_request(
+        ref=request.ref,
+        spec=request.inputs.spec,
         home=home,
         base=base,
-        token=launching.record.token,
+        token=request.record.token,
         experiment=config.mlflow.experiment or experiment,
         names_experiment=bool(experiment),
         run_name=config.mlflow.run_name,
         tracking_uri=store_of(config, os.environ),
         artifact_location=config.mlflow.artifact_location,
         system_metrics=config.mlflow.system_metrics,
-        facts={**launching.facts, "python": python},
-        git=launching.git,
-        tags=launching.tags,
+        facts={**request.facts, "python": python},
+        git=request.git,
+        tags=request.tags,
     )

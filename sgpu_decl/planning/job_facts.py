@@ -19,7 +19,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
 from sgpu_decl.planner.jobs.launched_run import run_part
 from sgpu_decl.planner.plan_checks import place_of
-from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, launching_in
+from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, request_in
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend, JobDescription
@@ -181,12 +181,12 @@ def _desired(
 
     def described(run: DesiredRun | None) -> tuple["JobDescription", Spec]:
         whole = {**ours, **run_part(run)} if run is not None else ours
-        launching = launching_in(
+        request = request_in(
             Spec.of(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
         )
         there = job_backends(backend)
         applied = applied_in(there, resource, lineage)
-        description = there.describe(config, job.address.name, declared.mode, launching, applied)
+        description = there.describe(config, job.address.name, declared.mode, request, applied)
         return description, Spec.of({**description.document, **whole})
 
     try:

@@ -61,10 +61,10 @@ def job_backend_for(
 
 def applied_job(job: Resource, lineage: str) -> AppliedJob:
     """A recorded job as its backend wants it."""
-    launching = launching_in(
+    request = request_in(
         job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
     )
-    return AppliedJob(spec=job.spec.fields, launching=launching)
+    return AppliedJob(spec=job.spec.fields, request=request)
 
 
 def applied_in(backend: JobBackend, resource: Resource | None, lineage: str) -> AppliedJob | None:
@@ -92,7 +92,7 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
     return None
 
 
-def launching_in(
+def request_in(
     spec: Spec, job: Address, *, backend: str, owner: str, lineage: str
 ) -> LaunchRequest | None:
     """What the job with that spec launches: not an attempt of ours, so it has the number 0. None

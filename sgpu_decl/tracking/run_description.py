@@ -26,7 +26,7 @@ VALUE_LIMIT = 6000  # MAX_PARAM_VAL_LENGTH there; tags may be longer, and need n
 _UNFIT = re.compile(r"[^\w./: -]", re.ASCII)
 
 
-def request(
+def tracking_request(
     *,
     ref: AttemptRef,
     spec: Spec,

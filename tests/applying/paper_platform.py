@@ -76,20 +76,20 @@ class PaperSurvey(Survey):
 
 
 class PaperNodes(NodeProgram):
-    def nodes(self, launching: LaunchRequest) -> int:
+    def nodes(self, request: LaunchRequest) -> int:
         return 1
 
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         return {}
 
 
 class PaperLauncher(RemoteLauncher):
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Any]:
-        platform = _platform(launching.config)
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Any]:
+        platform = _platform(request.config)
         if platform.refusal is not None:
             raise BackendError(platform.refusal)
-        platform.note("start", launching.ref)
-        return {"job": launching.record.token}
+        platform.note("start", request.ref)
+        return {"job": request.record.token}
 
     def cancel(self, record: LaunchRecord) -> None:
         _platform(self._launches.config(record)).note("stop", record.ref)

@@ -49,13 +49,13 @@ def launching_of(
 
 
 def workspace_files_of(
-    launching: LaunchRequest, *, nodes: int, folder: str, **given: Any
+    request: LaunchRequest, *, nodes: int, folder: str, **given: Any
 ) -> dict[str, bytes | Path]:
     """The files of a launch folder on Databricks, for that many nodes."""
 
     class Nodes(WorkspaceNodes):
-        def nodes(self, launching: LaunchRequest) -> int:
+        def nodes(self, request: LaunchRequest) -> int:
             return nodes
 
     layout = RemoteLayout(folder.rsplit("/runs/", 1)[0])
-    return launch_files(launching, Nodes(), layout, folder, project=Path(), **given)
+    return launch_files(request, Nodes(), layout, folder, project=Path(), **given)

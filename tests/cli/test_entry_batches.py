@@ -32,9 +32,9 @@ def test_intents_of_a_window_are_one_entry_and_what_has_ended_meanwhile_is_anoth
     launched: list[str] = []
     launch, append = LocalLauncher.launch, FileJournal.append
 
-    def counted(self: LocalLauncher, launching: LaunchRequest) -> str | None:
-        reference = launch(self, launching)
-        launched.append(str(launching.ref))
+    def counted(self: LocalLauncher, request: LaunchRequest) -> str | None:
+        reference = launch(self, request)
+        launched.append(str(request.ref))
         return reference
 
     def slow(

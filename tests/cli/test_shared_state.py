@@ -755,8 +755,8 @@ def test_a_launch_that_cannot_be_settled_is_named_and_can_be_let_go_of(
     step = "sgpu_decl.backends.local.local_launcher,LocalLauncher,launch,before,1"
     one.kill_at(step, "apply", "-y", "--detach")
 
-    def unknown(_: LocalLauncher, launching: LaunchRequest) -> str | None:
-        raise OutcomeUnknown(f"`{launching.ref}` may have been started: you may not use the pool")
+    def unknown(_: LocalLauncher, request: LaunchRequest) -> str | None:
+        raise OutcomeUnknown(f"`{request.ref}` may have been started: you may not use the pool")
 
     with monkeypatch.context() as patched:
         patched.setattr(LocalLauncher, "launch", unknown)
@@ -798,8 +798,8 @@ def test_a_holder_whose_lock_was_broken_while_it_staged_launches_nothing(
     one, two, launches = machines
     real, broken = LocalLauncher.stage, LockBreaker(one)
 
-    def stage(self: LocalLauncher, launching: LaunchRequest) -> None:
-        real(self, launching)
+    def stage(self: LocalLauncher, request: LaunchRequest) -> None:
+        real(self, request)
         broken()
 
     with monkeypatch.context() as patched:
@@ -821,8 +821,8 @@ def test_what_was_launched_before_the_lock_was_found_broken_is_named_and_nothing
     until(launches.exists)
     real, broken = LocalLauncher.launch, LockBreaker(one)
 
-    def launch(self: LocalLauncher, launching: LaunchRequest) -> str | None:
-        reference = real(self, launching)
+    def launch(self: LocalLauncher, request: LaunchRequest) -> str | None:
+        reference = real(self, request)
         broken()
         return reference
 
@@ -845,10 +845,10 @@ def test_a_launch_that_failed_and_cannot_be_recorded_leaves_the_others_alone(
     (two.folder / "sgpu.yml").write_text(file.read_text())
     launch = LocalLauncher.launch
 
-    def failing(self: LocalLauncher, launching: LaunchRequest) -> str | None:
-        if launching.ref.address.name == "hello":
+    def failing(self: LocalLauncher, request: LaunchRequest) -> str | None:
+        if request.ref.address.name == "hello":
             raise BackendError("no process can be started")
-        return launch(self, launching)
+        return launch(self, request)
 
     def refused(self: JournalWriter, ends: Sequence[IntentEnd]) -> None:
         raise SgpuError("no space is left", code="state_unreachable")

@@ -12,30 +12,30 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 12_850,
+    "agent": 12_900,
     "api": 1_300,
-    "applying": 2_350,
-    "backends": 23_700,
-    "cli": 5_900,
+    "applying": 2_250,
+    "backends": 23_750,
+    "cli": 6_200,
     "code": 5_550,
-    "config": 6_900,
+    "config": 7_500,
     "content": 3_000,
-    "diagnostics": 700,
+    "diagnostics": 800,
     "doctor": 1_750,
-    "environments": 6_700,
-    "functions": 2_950,
+    "environments": 6_650,
+    "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 3_950,
+    "model": 4_250,
     "places": 900,
-    "planner": 4_500,
-    "planning": 5_950,
-    "rank": 3_550,
+    "planner": 4_550,
+    "planning": 6_000,
+    "rank": 3_500,
     "rendering": 600,
-    "runs": 1_350,
-    "storing": 6_050,
+    "runs": 1_450,
+    "storing": 6_000,
     "testing": 10_100,
-    "text": 2_650,
+    "text": 2_700,
     "tracking": 2_250,
     "views": 4_150,
 }
@@ -44,10 +44,9 @@ SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
     "agent/supervision/supervisor.py": 565,  # one loop, one state machine
-    "api/session.py": 578,  # the public calls, each with its documentation
+    "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,
     "config/run_reader.py": 505,
-    "runs/project_runs.py": 785,
     "testing/contracts/backend_contract.py": 531,  # a suite
 }
 

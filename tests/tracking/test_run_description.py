@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Spec
-from sgpu_decl.tracking.run_description import parameters, request
+from sgpu_decl.tracking.run_description import parameters, tracking_request
 from sgpu_decl.tracking.tracking_request import from_json, to_json
 
 SPEC = Spec('{"args":{"betas":[0.9,0.95],"lr":0.001,"note":"x"},"gpus":2,"timeout":null}')
@@ -29,7 +29,7 @@ def asked(**changes: Any) -> Any:
         "facts": {"lineage": "L", "code_digest": "sha256:1"},
         "tags": {"team": "vision", "sgpu.address": "not yours"},
     }
-    return request(**{**given, **changes})
+    return tracking_request(**{**given, **changes})
 
 
 def test_a_request_survives_its_file() -> None:

@@ -13,7 +13,7 @@ import pytest
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Spec
-from sgpu_decl.tracking.run_description import request
+from sgpu_decl.tracking.run_description import tracking_request
 from sgpu_decl.tracking.store_location import default_uri
 from sgpu_decl.tracking.tracking_request import FILE, to_json, tracker_spec
 from tests.support import PATIENCE, require, until
@@ -49,7 +49,7 @@ def start(home: Path, number: int, **changes: Any) -> "tuple[Path, subprocess.Po
         "facts": {"lineage": "L"},
         "tags": {"team": "vision"},
     }
-    (folder / FILE).write_text(to_json(request(**{**given, **changes})))
+    (folder / FILE).write_text(to_json(tracking_request(**{**given, **changes})))
     spec = tracker_spec(enabled=True)
     assert spec is not None
     with (folder / "tracker.log").open("wb") as log:

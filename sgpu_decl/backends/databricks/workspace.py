@@ -100,13 +100,13 @@ class Workspace:
         answer: Any = connection.answers.get("identity", ask)
         return Identity(host=connection.host, **answer)
 
-    def staged_launch(self, launching: LaunchRequest, folder: str) -> StagedLaunch:
+    def staged_launch(self, request: LaunchRequest, folder: str) -> StagedLaunch:
         """What requests name of a launch, staged in a folder. Raises BackendError if there is no
         such budget policy."""
-        budget, code = launching.config.budget, launching.inputs.code_digest
+        budget, code = request.config.budget, request.inputs.code_digest
         return StagedLaunch(
-            config=launching.config,
-            placement=launching.inputs.placement,
+            config=request.config,
+            placement=request.inputs.placement,
             folder=self.area.layout.commands(folder),
             experiments=self.experiments,
             code=self.area.layout.code(code) if code is not None else None,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def local_launch_spec(
-    launching: LaunchRequest,
+    request: LaunchRequest,
     *,
     layout: AttemptLayout,
     project: Path,
@@ -48,21 +48,21 @@ def local_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name on this machine.
         tracker: the process that makes the MLflow run, if any.
     """
-    launching = with_outputs(
-        launching, lambda ref: str(earlier_folder(ref, launching, layout) / "output")
+    request = with_outputs(
+        request, lambda ref: str(earlier_folder(ref, request, layout) / "output")
     )
-    config, call = launching.config, launching.call
-    folder = layout.attempt(launching.ref)
+    config, call = request.config, request.call
+    folder = layout.attempt(request.ref)
     code = folder / "code" if call is None else call.folder
-    root = Path(os.path.abspath(launching.code_root(project)))
+    root = Path(os.path.abspath(request.code_root(project)))
     folders = SpecFolders(
         project=str(project),
         run=str(folder),
-        output=str(layout.output(launching.ref)),
+        output=str(layout.output(request.ref)),
         code=str(code),
         source=str(root),
     )
-    spec = launch_spec(launching, root=root, code=code, folders=folders, python=python)
+    spec = launch_spec(request, root=root, code=code, folders=folders, python=python)
     return replace(
         spec,
         env={**_activated(tree, folder), **spec.env},
@@ -72,24 +72,22 @@ def local_launch_spec(
             need=0 if config.type.name == "CPU" else config.gpus,
             **_others(config),
         ),
-        parallel=_parallel(launching, layout),
+        parallel=_parallel(request, layout),
         wait_for=tuple(
-            str(earlier_folder(AttemptRef(launching.ref.address, number), launching, layout))
-            for number in launching.record.wait_for
+            str(earlier_folder(AttemptRef(request.ref.address, number), request, layout))
+            for number in request.record.wait_for
         ),
-        after={
-            str(ref): str(earlier_folder(ref, launching, layout)) for ref in launching.record.after
-        },
+        after={str(ref): str(earlier_folder(ref, request, layout)) for ref in request.record.after},
         port_lock_dir=host_lock_folder("ports"),
         tracker=tracker,
         tether=_tether() if call is not None and call.attended else None,
     )
 
 
-def earlier_folder(ref: AttemptRef, launching: LaunchRequest, layout: AttemptLayout) -> Path:
+def earlier_folder(ref: AttemptRef, request: LaunchRequest, layout: AttemptLayout) -> Path:
     """The folder of an attempt that a launch waits for, or whose output it reads. It may lie in
     another checkout, or have lain elsewhere before its run was renamed."""
-    known = {one.ref: one for one in (*launching.earlier, *launching.upstreams)}
+    known = {one.ref: one for one in (*request.waits_for, *request.after)}
     found = attempt_folder(known[ref], layout) if ref in known else None
     return found or layout.attempt(ref)
 
@@ -124,14 +122,14 @@ def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
     }
 
 
-def _parallel(launching: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
-    config, call = launching.config, launching.call
+def _parallel(request: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
+    config, call = request.config, request.call
     limit = config.max_parallel or (call.limit if call else None)
     if limit is None and call is not None and call.sweep and config.type.name == "CPU":
         limit = max(1, usable_processors() // config.gpus)
     if limit is None:
         return None
-    locks = layout.parallel_locks(launching.ref, called=call is not None)
+    locks = layout.parallel_locks(request.ref, called=call is not None)
     return Parallel(lock_dir=str(locks), limit=limit)
 
 

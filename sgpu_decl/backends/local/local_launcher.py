@@ -64,50 +64,50 @@ class LocalLauncher(Launcher):
         self._survey = survey
         self._server: agent.LaunchServer | None = None
 
-    def check(self, launching: LaunchRequest) -> None:
-        if read_record(str(self._layout.attempt(launching.ref))) is not None and not self.staged(
-            launching.record
+    def check(self, request: LaunchRequest) -> None:
+        if read_record(str(self._layout.attempt(request.ref))) is not None and not self.staged(
+            request.record
         ):
             raise BackendError(
-                f"`{launching.ref}` still runs, though its folder was deleted",
+                f"`{request.ref}` still runs, though its folder was deleted",
                 hint="it is being stopped: apply again when `sgpu status` no longer shows it",
                 code="active_run",
             )
-        config = launching.config
-        resolve_secrets(config.env.secrets, self._environ, launching.folder(self._project))
+        config = request.config
+        resolve_secrets(config.env.secrets, self._environ, request.folder(self._project))
         require_uri(config, self._environ)
-        if launching.inputs.environment_digest is None:
-            self._interpreter(launching)
-        require_code(self._store(), launching)
-        for ref in outputs_read(launching.inputs.spec):
-            output = earlier_folder(ref, launching, self._layout) / "output"
-            if ref not in launching.record.after and not output.is_dir():
-                raise output_gone(launching.ref, ref)
+        if request.inputs.environment_digest is None:
+            self._interpreter(request)
+        require_code(self._store(), request)
+        for ref in outputs_read(request.inputs.spec):
+            output = earlier_folder(ref, request, self._layout) / "output"
+            if ref not in request.record.after and not output.is_dir():
+                raise output_gone(request.ref, ref)
 
     def prepare(
-        self, launchings: Sequence[LaunchRequest], progress: Progress
+        self, requests: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
-        declared = (launching.inputs.environment_digest for launching in launchings)
+        declared = (request.inputs.environment_digest for request in requests)
         for environment in {digest for digest in declared if digest is not None}:
             self._trees[environment] = self._environments().hydrate(environment, progress)
-        if len(launchings) > 1:
+        if len(requests) > 1:
             self._server = agent.LaunchServer()
         return ()
 
-    def stage(self, launching: LaunchRequest) -> None:
+    def stage(self, request: LaunchRequest) -> None:
         """Another process may be staging the same launch, or have staged it: one that was stopped
         when it held the lock. So each has a folder of its own, and one of them gets the name."""
-        if self.staged(launching.record):
+        if self.staged(request.record):
             return
-        folder = self._layout.attempt(launching.ref)
+        folder = self._layout.attempt(request.ref)
         draft = folder.with_name(f"{folder.name}{DRAFT}{os.urandom(4).hex()}")
         try:
-            with _explained(launching):
+            with _explained(request):
                 self._clear(folder)
-                self._stage(launching, draft)
+                self._stage(request, draft)
                 draft.rename(folder)
         except SgpuError:
-            if not self.staged(launching.record):
+            if not self.staged(request.record):
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -122,24 +122,24 @@ class LocalLauncher(Launcher):
             return None
         return site_in(record.reference).words
 
-    def may_queue(self, launching: LaunchRequest) -> bool:
-        config = launching.config
+    def may_queue(self, request: LaunchRequest) -> bool:
+        config = request.config
         return config.max_parallel is not None or config.type.name != "CPU"
 
-    def launch(self, launching: LaunchRequest) -> str | None:  # its folder moves with its address
-        folder, token = self._folder(launching.record), launching.record.token
+    def launch(self, request: LaunchRequest) -> str | None:  # its folder moves with its address
+        folder, token = self._folder(request.record), request.record.token
         try:
-            with _explained(launching):
-                if not (launched(folder) and self.staged(launching.record)):
-                    base = launching.folder(self._project)
-                    secrets = resolve_secrets(launching.config.env.secrets, self._environ, base)
-                    server = self._server or _warm_server(launching, folder, secrets)
+            with _explained(request):
+                if not (launched(folder) and self.staged(request.record)):
+                    base = request.folder(self._project)
+                    secrets = resolve_secrets(request.config.env.secrets, self._environ, base)
+                    server = self._server or _warm_server(request, folder, secrets)
                     agent.launch(folder, token=token, secrets=secrets, server=server)
         except SgpuError:
             # Else another process that has staged it, and was stopped, could start it later.
-            if not self.staged(launching.record) or give_up(folder):
+            if not self.staged(request.record) or give_up(folder):
                 raise
-        return launching.record.reference
+        return request.record.reference
 
     def staged(self, record: LaunchRecord) -> bool:
         return holds(self._folder(record), record)
@@ -172,51 +172,51 @@ class LocalLauncher(Launcher):
                 code="folder_taken",
             )
 
-    def _stage(self, launching: LaunchRequest, folder: Path) -> None:
+    def _stage(self, request: LaunchRequest, folder: Path) -> None:
         """Build the folder of an attempt."""
         private_folder(folder.parent)
         folder.mkdir(mode=0o700)
         (folder / "output").mkdir(mode=0o700)
-        if launching.inputs.code_digest is not None:
-            digest, progress = launching.inputs.code_digest, launching.progress
+        if request.inputs.code_digest is not None:
+            digest, progress = request.inputs.code_digest, request.progress
             self._store().materialize(digest, folder / "code", progress)
         else:
             (folder / "code").mkdir(mode=0o700)
-        self._link(launching, folder / "code")
-        if launching.call is not None:
-            write_call(folder, launching.call)
-        tree = self._tree(launching)
+        self._link(request, folder / "code")
+        if request.call is not None:
+            write_call(folder, request.call)
+        tree = self._tree(request)
         if tree is not None:  # Python remembers folders of its path that are not there
             (folder / "site").mkdir(mode=0o700)
-        python = str(tree / "bin" / "python") if tree else self._interpreter(launching)
+        python = str(tree / "bin" / "python") if tree else self._interpreter(request)
         spec = local_launch_spec(
-            launching,
+            request,
             layout=self._layout,
             project=self._project,
             python=python,
             tree=tree,
-            devices=self._devices(launching.config.type.kind),
-            tracker=self._tracker(launching, folder, python),
+            devices=self._devices(request.config.type.kind),
+            tracker=self._tracker(request, folder, python),
         )
         write_entrypoint(folder, spec, self._layout.shared)
 
-    def _tracker(self, launching: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
+    def _tracker(self, request: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
         """Write what the tracker is asked into the attempt folder; None where it is not started:
         tracking is off, or MLflow is not installed."""
-        command = tracker_spec(enabled=launching.config.mlflow.enabled)
+        command = tracker_spec(enabled=request.config.mlflow.enabled)
         if command is None:
             return None
         home = self._layout.state_dir.parent
-        request = tracker_request(launching, project=self._project, home=home, python=python)
+        tracking = tracker_request(request, project=self._project, home=home, python=python)
         path = folder / FILE
         with path_in_errors(path):
             path.touch(mode=0o600)
-            path.write_text(to_json(request), encoding="utf-8")
+            path.write_text(to_json(tracking), encoding="utf-8")
         return TrackerSpec(
             argv=tuple(command["argv"]),
             env=dict(command["env"]),
-            credentials=credential_variables(request.tracking_uri),
-            secrets=secret_credentials(request.tracking_uri),
+            credentials=credential_variables(tracking.tracking_uri),
+            secrets=secret_credentials(tracking.tracking_uri),
         )
 
     def _devices(self, kind: GPUType) -> list[str]:
@@ -226,51 +226,51 @@ class LocalLauncher(Launcher):
             return [device.index for device in driver_devices()]
         return [item.index for item in self._survey.devices.visible if item.may_be(kind)]
 
-    def _tree(self, launching: LaunchRequest) -> Path | None:
+    def _tree(self, request: LaunchRequest) -> Path | None:
         """The declared environment: looked at once for all launches of an apply, and made where
         a crash left a launch without it."""
-        digest = launching.inputs.environment_digest
+        digest = request.inputs.environment_digest
         if digest is not None and digest not in self._trees:
-            self.prepare([launching], Quiet())
+            self.prepare([request], Quiet())
         return self._trees[digest] if digest is not None else None
 
     def _pythons(self) -> Pythons:
         return Pythons(self._environ)
 
-    def _interpreter(self, launching: LaunchRequest) -> str:
-        declared, folder = launching.config.env.python, launching.folder(self._project)
+    def _interpreter(self, request: LaunchRequest) -> str:
+        declared, folder = request.config.env.python, request.folder(self._project)
         interpreter = interpreter_of(declared, folder, self._pythons)
         if not isinstance(interpreter, Interpreter):
             raise interpreter.error
         return interpreter.executable
 
-    def _link(self, launching: LaunchRequest, code: Path) -> None:
-        root = launching.code_root(self._project).resolve()
-        for relative in launching.config.code.link:
+    def _link(self, request: LaunchRequest, code: Path) -> None:
+        root = request.code_root(self._project).resolve()
+        for relative in request.config.code.link:
             link = code / relative
             private_folder(link.parent)
             link.symlink_to(root / relative)
 
 
 def _warm_server(
-    launching: LaunchRequest, folder: Path, secrets: Mapping[str, str]
+    request: LaunchRequest, folder: Path, secrets: Mapping[str, str]
 ) -> "WarmServer | None":
     """A process that has imported what the ranks of this call import, where calls are kept warm."""
-    if launching.call is None or not launching.call.keep_warm:
+    if request.call is None or not request.call.keep_warm:
         return None
     from sgpu_decl.agent.launching.warm_calls import warm_server
 
     spec = json.loads((folder / "spec.json").read_bytes())
-    return warm_server(spec, secrets, launching.call.keep_warm)
+    return warm_server(spec, secrets, request.call.keep_warm)
 
 
 @contextlib.contextmanager
-def _explained(launching: LaunchRequest) -> Iterator[None]:
+def _explained(request: LaunchRequest) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise BackendError(
-            f"`{launching.ref}` could not be started: {error_text(error)}",
+            f"`{request.ref}` could not be started: {error_text(error)}",
             hint=advice(error),
             code="launch_failed",
         ) from error

@@ -291,7 +291,7 @@ class BackendBench:
         with self._here(), self._session() as session:
             yield session._project.backend(self._kind)
 
-    def launching(self) -> LaunchRequest:
+    def request(self) -> LaunchRequest:
         """Have an apply die when it has written down what it will launch; return that launch."""
         self.killed(f"{RECORDED},begin,after,1", "apply", "-y", "--detach")
         return LaunchRequest(record=self.record("hello"))

@@ -43,17 +43,17 @@ class BackendContract:
         self, bench: BackendBench
     ) -> None:
         bench.declare("value", args={"gate": str(bench.gate)})
-        launching = bench.launching()
+        request = bench.request()
         for _ in range(2):  # as two processes would, one after the other
             with bench.backend() as backend:
-                backend.launcher.check(launching)
-                backend.launcher.prepare([launching], Quiet())
+                backend.launcher.check(request)
+                backend.launcher.prepare([request], Quiet())
                 for _ in range(2):
-                    backend.launcher.stage(launching)
+                    backend.launcher.stage(request)
                 for _ in range(2):
-                    backend.launcher.launch(launching)
-                assert backend.launcher.staged(launching.record)
-                another = replace(launching.record, token="another")  # noqa: S106  no password
+                    backend.launcher.launch(request)
+                assert backend.launcher.staged(request.record)
+                another = replace(request.record, token="another")  # noqa: S106  no password
                 assert not backend.launcher.staged(another)
 
         bench.launched()
@@ -476,15 +476,15 @@ class BackendContract:
         other.declare("value", args={"gate": str(other.gate)})
         assert other.ran()["state"] == "succeeded"
         bench.declare("value", args={"gate": str(bench.gate)})
-        launching = bench.launching()
+        request = bench.request()
         with bench.backend() as backend:
-            backend.launcher.check(launching)
-            backend.launcher.prepare([launching], Quiet())
+            backend.launcher.check(request)
+            backend.launcher.prepare([request], Quiet())
             other.done("destroy", "-y")
             other.done("gc", "-y", "--all", "--keep-last", "0")
-            backend.launcher.stage(launching)
+            backend.launcher.stage(request)
             other.done("gc", "-y", "--all", "--keep-last", "0")
-            backend.launcher.launch(launching)
+            backend.launcher.launch(request)
 
         assert bench.ran()["state"] == "succeeded"
         assert bench.launches == 1

@@ -81,10 +81,10 @@ def test_ranks_and_nodes_know_the_same_folder_of_an_output(tmp_path: Path) -> No
     train = AttemptRef(Address.run("train"), 8)
     upstream = launching_of(ref=train, token="b" * 20, spec=json.dumps(fields)).record
     reads = json.dumps({**fields, "args": {"weights": "${run.train#8.output}/w.pt"}})
-    launching = launching_of(token="a" * 20, spec=reads)
+    request = launching_of(token="a" * 20, spec=reads)
 
     files = workspace_files_of(
-        replace(launching, upstreams=(upstream,)),
+        replace(request, after=(upstream,)),
         root=tmp_path, nodes=1, scratch=tmp_path, folder="/w/runs/lineage/eval/1-aaaaaaaa",
     )  # fmt: skip
 

@@ -67,14 +67,14 @@ def test_launches_on_their_way_keep_what_they_found(
     # The first launch has its marker by then, and of the second there is nothing but its code.
     come, go = hold_up("PUT */fs/directories/*/runs/*/b/*")
     plan = opened.plan()
-    launching = begun(lambda: refs.extend(opened.apply(plan, parallelism=1).launched))
+    request = begun(lambda: refs.extend(opened.apply(plan, parallelism=1).launched))
     assert come.wait(PATIENCE)
 
     destroyed(bench.open())
 
     assert len(list(volume.glob("here/objects/code/*"))) == 3, "nobody knows who needs what"
     go.set()
-    launching.join()
+    request.join()
     opened.runs.wait(refs, timeout=PATIENCE)
     assert [opened.runs.results(ref)[0]["value"] for ref in refs] == ["a", "b"]
     opened.record_ended()
@@ -100,16 +100,16 @@ def test_a_launch_waits_for_whoever_is_freeing(
         (folder / name).write_text((bench.project / name).read_text())
     opened = Session.open(Location(file=folder / "run.yaml", project=folder))
     refs = list[AttemptRef]()
-    launching = begun(lambda: refs.extend(opened.apply(opened.plan()).launched))
+    request = begun(lambda: refs.extend(opened.apply(opened.plan()).launched))
 
     def looks() -> int:
         return len([one for one in bench.requests() if one.path.endswith("/objects/agent")])
 
-    until(lambda: looks() > 2 or not launching.is_alive())
+    until(lambda: looks() > 2 or not request.is_alive())
     assert not refs, "it waits"
     go.set()
     freeing.join()
-    launching.join()
+    request.join()
     opened.runs.wait(refs, timeout=PATIENCE)
 
     assert [opened.runs.status(ref).state for ref in refs] == [AttemptState.SUCCEEDED]

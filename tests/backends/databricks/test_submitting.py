@@ -23,7 +23,7 @@ def asked(
     *, placement: str | None = None, staged: dict[str, str] | None = None, **said: Any
 ) -> dict[str, Any]:
     spec = {"gpus": 2, "type": "A10", "entrypoint": "a.py", **said}
-    launching = launching_of(
+    request = launching_of(
         ref=REF,
         token="sgpu1-abc",
         spec=json.dumps(spec),
@@ -35,8 +35,8 @@ def asked(
         "experiments": "/Workspace/Users/me",
         "code": "/Workspace/o/c.tar.gz",
     }
-    request = StagedLaunch(config=launching.config, placement=placement, **names)
-    return submit_request(request, ref=REF, token=launching.record.token)
+    launch = StagedLaunch(config=request.config, placement=placement, **names)
+    return submit_request(launch, ref=REF, token=request.record.token)
 
 
 def test_the_smallest_run() -> None:
@@ -166,7 +166,7 @@ def test_ranks_without_gpus_have_no_machines() -> None:
 def joined(*specs: dict[str, Any]) -> dict[str, Any]:
     """The request for runs of which each comes after the one before it."""
     refs = [AttemptRef(Address.run(f"r{at}"), 1) for at in range(len(specs))]
-    launchings = [
+    requests = [
         launching_of(
             ref=ref,
             token=f"sgpu1-{ref.address.name}",
@@ -177,17 +177,17 @@ def joined(*specs: dict[str, Any]) -> dict[str, Any]:
     ]
     staged = [
         StagedLaunch(
-            config=launching.config,
-            folder=f"/Workspace/x/{launching.ref.address.name}",
+            config=request.config,
+            folder=f"/Workspace/x/{request.ref.address.name}",
             experiments="/Workspace/Users/me",
         )
-        for launching in launchings
+        for request in requests
     ]
-    submission = joined_submission(launchings, staged, staged[0].folder)
+    submission = joined_submission(requests, staged, staged[0].folder)
     assert submission.path == "/Workspace/x/r0/submission.json"
     assert read_submission(submission.path, submission.to_bytes()) == submission
     assert read_submission(submission.path, b"{}") is None
-    assert submission.token == joined_token([launching.record for launching in launchings])
+    assert submission.token == joined_token([request.record for request in requests])
     assert submission.tasks["sgpu1-r1"] == {"task": "2-r1", "after": {"1-r0": "r0#1"}}
     return dict(submission.body)
 

@@ -42,12 +42,12 @@ class Machine:
         root.mkdir()
         self._shared = Shared(home / "here", root)
         block = {"kind": "ray", "address": answers.url, "storage": str(root)}
-        launching = self._shared.launching("def main(): return {}\n", backend=block)
+        request = self._shared.request("def main(): return {}\n", backend=block)
         placement = replace(PLACEMENT, address=answers.url, head="h")
-        inputs = replace(launching.record.inputs, placement=placement.id)
-        self.launching = replace(launching, record=replace(launching.record, inputs=inputs))
-        self.job = f"{JOBS}{launching.record.token}"
-        self.folder = Path(self._shared.folder(self.launching))
+        inputs = replace(request.record.inputs, placement=placement.id)
+        self.request = replace(request, record=replace(request.record, inputs=inputs))
+        self.job = f"{JOBS}{request.record.token}"
+        self.folder = Path(self._shared.folder(self.request))
 
     @contextmanager
     def launches(self) -> Iterator[RayLaunches]:
@@ -69,15 +69,15 @@ class Machine:
     def launch(self) -> None:
         """Stage and launch in a new process."""
         with self.launcher() as launcher:
-            if not launcher.staged(self.launching.record):
-                launcher.prepare([self.launching], Quiet())
-            launcher.stage(self.launching)
-            launcher.launch(self.launching)
+            if not launcher.staged(self.request.record):
+                launcher.prepare([self.request], Quiet())
+            launcher.stage(self.request)
+            launcher.launch(self.request)
 
     def upstream(self, **backend: str) -> LaunchRecord:
         """Have the run read the output of `train#8`, which comes before it; that launch, to another
         cluster or storage where it is given."""
-        record = self.launching.record
+        record = self.request.record
         spec = record.inputs.spec.fields
         block = cast("dict[str, str]", spec["backend"])
         before = Spec.of({**spec, "backend": {**block, **backend}})
@@ -90,7 +90,7 @@ class Machine:
         reads = Spec.of({**spec, "args": {"weights": "${run.train#8.output}/w.pt"}})
         inputs = replace(record.inputs, spec=reads)
         record = replace(record, inputs=inputs, after=(made.ref,))
-        self.launching = replace(self.launching, record=record, upstreams=(made,))
+        self.request = replace(self.request, record=record, after=(made,))
         return made
 
     def marker(self) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def test_a_rank_group_has_whole_cpus(
     """None would be all that the node has."""
     made = Machine(tmp_path, answers)
     placement = replace(PLACEMENT, bundle={"CPU": set_aside})
-    inputs = replace(made.launching.record.inputs, placement=placement.id)
-    launching = replace(made.launching, record=replace(made.launching.record, inputs=inputs))
+    inputs = replace(made.request.record.inputs, placement=placement.id)
+    request = replace(made.request, record=replace(made.request.record, inputs=inputs))
     with made.launches() as launches:
-        assert RayNodes(launches).processors(launching) == cpus
+        assert RayNodes(launches).processors(request) == cpus
 
 
 def submissions(answers: Answers) -> int:
@@ -197,13 +197,13 @@ def test_a_launch_that_another_process_has_started_meanwhile_is_not_unstaged(
     machine: Machine, answers: Answers
 ) -> None:
     with machine.launcher() as stopped:
-        stopped.prepare([machine.launching], Quiet())
-        stopped.stage(machine.launching)
+        stopped.prepare([machine.request], Quiet())
+        stopped.stage(machine.request)
         answers.by_path[JOBS] = {}
         machine.launch()
         answers.by_path[JOBS] = (400, "TypeError")
         with pytest.raises(BackendError):
-            stopped.launch(machine.launching)
+            stopped.launch(machine.request)
 
     assert machine.marker()["session"] == "one"
 
@@ -215,8 +215,8 @@ def test_a_launch_that_a_crash_left_is_not_sent_in_the_clear(
     answers.url = answers.url.replace("127.0.0.1", "0.0.0.0")  # no address of loopback
     machine = Machine(tmp_path, answers)
     with machine.launcher() as launcher:
-        launcher.prepare([machine.launching], Quiet())
-        launcher.stage(machine.launching)
+        launcher.prepare([machine.request], Quiet())
+        launcher.stage(machine.request)
 
     with pytest.raises(BackendError) as raised:
         machine.launch()
@@ -227,11 +227,11 @@ def test_a_launch_that_a_crash_left_is_not_sent_in_the_clear(
 
 def test_a_plan_that_names_no_cluster_is_refused(tmp_path: Path, answers: Answers) -> None:
     machine = Machine(tmp_path, answers)
-    inputs = replace(machine.launching.record.inputs, placement=PLACEMENT.id)
-    record = replace(machine.launching.record, inputs=inputs)
+    inputs = replace(machine.request.record.inputs, placement=PLACEMENT.id)
+    record = replace(machine.request.record, inputs=inputs)
 
     with machine.launcher() as launcher, pytest.raises(BackendError) as raised:
-        launcher.check(replace(machine.launching, record=record))
+        launcher.check(replace(machine.request, record=record))
 
     assert (raised.value.code, raised.value.hint) == (
         "unavailable",
@@ -270,7 +270,7 @@ def test_an_upstream_on_another_cluster_is_refused(tmp_path: Path, answers: Answ
     machine.upstream(address="http://127.0.0.1:9")
 
     with machine.launcher() as launcher, pytest.raises(BackendError) as raised:
-        launcher.check(machine.launching)
+        launcher.check(machine.request)
 
     assert (raised.value.code, raised.value.hint) == (
         "upstream_elsewhere", "apply again once `train#8` has ended",
@@ -280,14 +280,14 @@ def test_an_upstream_on_another_cluster_is_refused(tmp_path: Path, answers: Answ
 def test_an_output_that_was_deleted_is_refused(tmp_path: Path, answers: Answers) -> None:
     machine = Machine(tmp_path, answers)
     machine.upstream(address="http://127.0.0.1:9")  # it has ended there, and the storage is one
-    record = replace(machine.launching.record, after=())
-    machine.launching = replace(machine.launching, record=record)
+    record = replace(machine.request.record, after=())
+    machine.request = replace(machine.request, record=record)
 
     with machine.launcher() as launcher:
         with pytest.raises(BackendError, match="reads the output of `train#8`, which is gone"):
-            launcher.check(machine.launching)
+            launcher.check(machine.request)
         (machine.folder.parents[1] / "train/8-the-upst/back").mkdir(parents=True)
-        launcher.check(machine.launching)
+        launcher.check(machine.request)
 
 
 def test_a_launch_without_the_jobs_api_says_what_to_install(
@@ -298,7 +298,7 @@ def test_a_launch_without_the_jobs_api_says_what_to_install(
     made = Machine(tmp_path, answers)
 
     with made.launcher() as launcher, pytest.raises(BackendError, match="no Jobs API") as raised:
-        launcher.check(made.launching)
+        launcher.check(made.request)
 
     assert raised.value.code == "ray_without_jobs"
     assert "ray[default]" in str(raised.value.hint)
@@ -306,7 +306,7 @@ def test_a_launch_without_the_jobs_api_says_what_to_install(
 
 def cancelled_summary(machine: Machine, launcher: RayLauncher) -> str:
     """What a status says of a job that was stopped."""
-    view = launcher._attempts.look([machine.launching.record])[machine.launching.ref]
+    view = launcher._attempts.look([machine.request.record])[machine.request.ref]
     assert view.state == "cancelled"
     assert view.first_cause is not None
     return view.first_cause.summary
@@ -319,7 +319,7 @@ def test_a_job_that_sgpu_had_stopped_was_not_stopped_by_somebody_else(
     monkeypatch.setattr("sgpu_decl.backends.ray.launching.ray_launcher._SILENT", 0.0)
     answers.by_path |= {JOBS: {}, machine.job: {"status": status}}
     machine.launch()
-    record = machine.launching.record
+    record = machine.request.record
 
     def stopped() -> dict[str, bool]:
         answers.by_path[machine.job] = {"status": "STOPPED"}

@@ -33,39 +33,39 @@ def head(tmp_path: Path) -> Iterator[EmulatedHead]:
 
 def call_of(machine: Shared, head: EmulatedHead, number: int) -> LaunchRequest:
     """A call whose arguments are too large for the package of its job."""
-    launching = machine.launching(
+    request = machine.request(
         "def main(): return {}\n", number, mlflow={"enabled": False},
         backend={"kind": "ray", "address": head.url},
     )  # fmt: skip
-    inputs = replace(launching.record.inputs, placement=PLACEMENT.id)
+    inputs = replace(request.record.inputs, placement=PLACEMENT.id)
     arguments = Pickled(stream=bytes([number]) * (SMALL + number))
     call = Call(name="f", function=Pickled(stream=b"f"), inputs=arguments, python="3.11",
                 cloudpickle=None, folder=machine.home)  # fmt: skip
-    return replace(launching, record=replace(launching.record, inputs=inputs), call=call)
+    return replace(request, record=replace(request.record, inputs=inputs), call=call)
 
 
 def test_each_launch_sends_its_own_files_and_leaves_none_here(
     head: EmulatedHead, tmp_path: Path
 ) -> None:
     machine = Shared(tmp_path / "here", tmp_path)
-    launchings = [call_of(machine, head, number) for number in range(1, 5)]
+    requests = [call_of(machine, head, number) for number in range(1, 5)]
     backend = open_ray(machine.context())
 
-    def start(launching: LaunchRequest) -> str | None:
-        backend.launcher.stage(launching)
-        return backend.launcher.launch(launching)
+    def start(request: LaunchRequest) -> str | None:
+        backend.launcher.stage(request)
+        return backend.launcher.launch(request)
 
-    backend.launcher.prepare(launchings, Quiet())
-    with ThreadPoolExecutor(len(launchings)) as pool:
-        references = list(pool.map(start, launchings))
+    backend.launcher.prepare(requests, Quiet())
+    with ThreadPoolExecutor(len(requests)) as pool:
+        references = list(pool.map(start, requests))
 
-    for launching, reference in zip(launchings, references, strict=True):
+    for request, reference in zip(requests, references, strict=True):
         folder = json.loads(reference or "")["folder"]
-        job = head.jobs[launching.record.token]
+        job = head.jobs[request.record.token]
         assert job["metadata"]["sgpu.folder"] == folder
         package = job["runtime_env"]["working_dir"].removeprefix("gcs://")
         files = zipfile.ZipFile(io.BytesIO(head.packages[package]))
-        assert json.loads(files.read("launch.json"))["token"] == launching.record.token
+        assert json.loads(files.read("launch.json"))["token"] == request.record.token
         own = {name for name in files.namelist() if name.startswith("files/")}
         assert own == {
             f"files/{name}"
@@ -73,9 +73,9 @@ def test_each_launch_sends_its_own_files_and_leaves_none_here(
                 "_air.py", "cluster.json", "func.pkl", "rank.zip", "spec.json", "submitted.json"
             )
         }  # fmt: skip
-        assert launching.call is not None
+        assert request.call is not None
         sent = Path(f"{head.logs}{folder}", "inputs.pkl")
-        assert sent.read_bytes() == launching.call.inputs.stream
+        assert sent.read_bytes() == request.call.inputs.stream
     assert sum(name.startswith(DEPOT_ID) for name in head.jobs) == 1
     assert list((tmp_path / "here/state/ray-packages").iterdir()) == []
     assert backend.close is not None

@@ -47,14 +47,14 @@ class Program(NodeProgram):
     count: int = 1
     starts: dict[AttemptRef, NodeStart] = field(default_factory=dict)
 
-    def nodes(self, launching: LaunchRequest) -> int:
+    def nodes(self, request: LaunchRequest) -> int:
         return self.count
 
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
-        self.starts[launching.ref] = start
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+        self.starts[request.ref] = start
         return {"command.json": json.dumps(start.arguments("RUN", PLATFORM)).encode()}
 
-    def lease_file(self, launching: LaunchRequest) -> None:
+    def lease_file(self, request: LaunchRequest) -> None:
         return None
 
 
@@ -83,7 +83,7 @@ class Shared:
             environments=nothing, pythons=nothing,
         )  # fmt: skip
 
-    def launching(self, source: str, number: int = 1, **config: Any) -> LaunchRequest:
+    def request(self, source: str, number: int = 1, **config: Any) -> LaunchRequest:
         """A launch of that source of `main.py`, which is pinned."""
         code = self.home / f"code-{number}"
         code.mkdir(parents=True)
@@ -99,32 +99,32 @@ class Shared:
             code_digest=taken.digest,
         )
 
-    def folder(self, launching: LaunchRequest) -> str:
-        return self.area.layout.launch(launching.record)
+    def folder(self, request: LaunchRequest) -> str:
+        return self.area.layout.launch(request.record)
 
-    def stage(self, *launchings: LaunchRequest) -> list[Uses]:
-        self.uploader.share(launchings, Quiet())
-        return [self.uploader.fill(launching) for launching in launchings]
+    def stage(self, *requests: LaunchRequest) -> list[Uses]:
+        self.uploader.share(requests, Quiet())
+        return [self.uploader.fill(request) for request in requests]
 
-    def mark(self, launching: LaunchRequest, uses: Uses) -> None:
+    def mark(self, request: LaunchRequest, uses: Uses) -> None:
         """Note that it was started."""
-        self.files.put(f"{self.folder(launching)}/{MARKER}", render_marker(uses))
-        self.uploader.release(launching.ref)
+        self.files.put(f"{self.folder(request)}/{MARKER}", render_marker(uses))
+        self.uploader.release(request.ref)
 
     def launched(self, source: str, number: int = 1, **config: Any) -> LaunchRequest:
         """A launch that is staged and noted as started."""
-        launching = self.launching(source, number, **config)
-        (uses,) = self.stage(launching)
-        self.mark(launching, uses)
-        return launching
+        request = self.request(source, number, **config)
+        (uses,) = self.stage(request)
+        self.mark(request, uses)
+        return request
 
     def start(
-        self, launching: LaunchRequest, *, lifeline: int | None = None, **variables: str
+        self, request: LaunchRequest, *, lifeline: int | None = None, **variables: str
     ) -> list["subprocess.Popen[str]"]:
         """Start all nodes, as the backend of the platform does; they end with a pipe, if given."""
         kept = () if lifeline is None else (lifeline,)
         options = [word for pipe in kept for word in ("--lifeline", str(pipe))]
-        start = self.program.starts[launching.ref]
+        start = self.program.starts[request.ref]
         started = []
         for number in range(self.program.count):
             own = self.home / f"node-{number}"

@@ -42,18 +42,18 @@ def age(seconds: float, *paths: Path) -> None:
 
 def test_what_a_launch_on_its_way_needs_is_not_deleted(shared: Make) -> None:
     machine = shared()
-    launching = machine.launching(SOURCE)
-    (uses,) = machine.stage(launching)
+    request = machine.request(SOURCE)
+    (uses,) = machine.stage(request)
     needed = names(machine)
     assert collect(machine.area) is None
-    machine.mark(launching, uses)
+    machine.mark(request, uses)
     assert collect(machine.area) == 0
     assert names(machine) == needed
 
 
 def test_a_launch_that_was_submitted_by_nobody_for_a_day_is_deleted(shared: Make) -> None:
     machine = shared()
-    killed, left, begun = (machine.launching(SOURCE, number) for number in (1, 2, 3))
+    killed, left, begun = (machine.request(SOURCE, number) for number in (1, 2, 3))
     machine.stage(killed)
     machine.stage(left)
     Path(machine.folder(left), "back").mkdir()  # its nodes ran, though it has no marker
@@ -72,9 +72,9 @@ def test_a_launch_that_was_submitted_by_nobody_for_a_day_is_deleted(shared: Make
 def test_what_no_launch_needs_is_deleted(shared: Make) -> None:
     machine = shared()
     for number in (1, 2):
-        launching = machine.launched(SOURCE.format(number), number)
+        request = machine.launched(SOURCE.format(number), number)
     needed = names(machine)
-    unstage_launch(machine.area, machine.folder(launching))
+    unstage_launch(machine.area, machine.folder(request))
     assert (collect(machine.area) or 0) > 0
     assert len(names(machine)) == len(needed) - 1
     for path in Path(machine.area.layout.runs).glob("*/*/*"):
@@ -88,8 +88,8 @@ def test_gc_makes_room_in_a_shared_folder_that_is_full(tmp_path: Path) -> None:
     disk.mkdir()
     with small_disk(disk, 4 << 20):
         machine = Shared(tmp_path / "home", disk)
-        launching = machine.launched(SOURCE)
-        free_launch(machine.area, machine.folder(launching))
+        request = machine.launched(SOURCE)
+        free_launch(machine.area, machine.folder(request))
         fill(disk / "filler")
         assert (collect(machine.area) or 0) > 0
         assert names(machine) == set()
@@ -98,10 +98,10 @@ def test_gc_makes_room_in_a_shared_folder_that_is_full(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damaged", [None, b"", b"[]", b"{"])
 def test_what_a_launch_left_stays_and_needs_nothing(shared: Make, damaged: bytes | None) -> None:
     machine = shared()
-    launching = machine.launching(SOURCE)
-    (uses,) = machine.stage(launching)
-    machine.mark(launching, uses)
-    folder = Path(machine.folder(launching))
+    request = machine.request(SOURCE)
+    (uses,) = machine.stage(request)
+    machine.mark(request, uses)
+    folder = Path(machine.folder(request))
     for name in ("back/0/node_0/report.json", "logs/0/0.log", "status.json"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
@@ -122,7 +122,7 @@ def test_what_a_launch_left_stays_and_needs_nothing(shared: Make, damaged: bytes
 
 def test_one_lease_keeps_the_objects_of_all_launches_of_an_apply(shared: Make) -> None:
     machine = shared()
-    first, second = (machine.launching(SOURCE.format(item), item) for item in (1, 2))
+    first, second = (machine.request(SOURCE.format(item), item) for item in (1, 2))
     uses = machine.stage(first, second)
     machine.mark(first, uses[0])
     assert collect(machine.area) is None
@@ -133,15 +133,15 @@ def test_one_lease_keeps_the_objects_of_all_launches_of_an_apply(shared: Make) -
 
 def test_a_launch_whose_folder_appears_while_gc_looks_keeps_its_objects(shared: Make) -> None:
     machine = shared()
-    launching = machine.launching(SOURCE)
-    (uses,) = machine.stage(launching)
-    folder = machine.folder(launching)
+    request = machine.request(SOURCE)
+    (uses,) = machine.stage(request)
+    folder = machine.folder(request)
     shutil.rmtree(folder)
     needed = names(machine)
 
     def has_unseen_launch(known: Collection[str]) -> bool:
         machine.files.make_folder(folder)
-        machine.mark(launching, uses)
+        machine.mark(request, uses)
         return folder not in known
 
     area = StagingArea(
@@ -158,9 +158,9 @@ def test_a_launch_whose_folder_appears_while_gc_looks_keeps_its_objects(shared: 
 
 def test_the_lease_of_an_apply_that_died_ends_after_a_day(shared: Make) -> None:
     machine = shared()
-    launching = machine.launching(SOURCE)
-    machine.stage(launching)  # and dies here
-    folder = Path(machine.folder(launching))
+    request = machine.request(SOURCE)
+    machine.stage(request)  # and dies here
+    folder = Path(machine.folder(request))
     age(DAY - 600, *folder.iterdir())
     assert collect(machine.area) is None
     age(1200, *folder.iterdir())
@@ -170,16 +170,16 @@ def test_the_lease_of_an_apply_that_died_ends_after_a_day(shared: Make) -> None:
 
 def test_a_gc_that_died_holds_up_nobody_and_its_lock_goes(shared: Make) -> None:
     machine = shared()
-    launching = machine.launching(SOURCE)
-    machine.stage(launching)
+    request = machine.request(SOURCE)
+    machine.stage(request)
     dead = Path(machine.area.layout.agents, "freeing-0123456789ab")
     dead.write_bytes(b"1")
     age(301, dead)
     other = shared("other")
-    waiting = other.launching(SOURCE, number=2)
+    waiting = other.request(SOURCE, number=2)
     (uses,) = other.stage(waiting)
     other.mark(waiting, uses)
-    (Path(machine.folder(launching)) / MARKER).write_bytes(b'{"uses": {"agent": "0"}}')
+    (Path(machine.folder(request)) / MARKER).write_bytes(b'{"uses": {"agent": "0"}}')
     assert collect(machine.area) == 1
     assert not dead.exists()
 
@@ -199,7 +199,7 @@ def test_an_apply_waits_for_a_gc_that_goes_on(
     monkeypatch.setattr(lease, "time", Clock)
     first, second = shared(), shared("other")
     first.launched(SOURCE)
-    other = second.launching(SOURCE, number=2)
+    other = second.request(SOURCE, number=2)
 
     def stage() -> None:
         second.stage(other)
@@ -233,7 +233,7 @@ def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
 ) -> None:
     monkeypatch.setattr(lease, "_LOOK", 0.001)
     machine = shared()
-    machine.stage(machine.launching(SOURCE, number=100))
+    machine.stage(machine.request(SOURCE, number=100))
     free_launch(machine.area, next(map(str, Path(machine.area.layout.runs).glob("*/*/*"))))
     collector = subprocess.Popen(
         [sys.executable, "-c", COLLECT, str(machine.root)], stdout=subprocess.PIPE
@@ -242,12 +242,12 @@ def test_a_gc_in_another_process_never_takes_what_a_launch_needs(
     try:
         for number in range(1, 25):
             collector.stdout.readline()
-            launching = machine.launching(SOURCE.format(number % 2), number)
-            (uses,) = machine.stage(launching)
-            machine.mark(launching, uses)
+            request = machine.request(SOURCE.format(number % 2), number)
+            (uses,) = machine.stage(request)
+            machine.mark(request, uses)
             for path in machine.area.layout.shared(uses):
                 assert Path(path).exists(), number
-            free_launch(machine.area, machine.folder(launching))
+            free_launch(machine.area, machine.folder(request))
     finally:
         (machine.root / "stop").touch()
         collector.communicate(timeout=PATIENCE)
@@ -277,9 +277,9 @@ print(collect(StagingArea(layout, Files(root), key={})))
 
 def test_a_gc_that_was_frozen_takes_nothing_that_a_launch_has_found_since(shared: Make) -> None:
     machine, patience = shared(), 0.5
-    launching = machine.launching(SOURCE)
-    machine.stage(launching)
-    free_launch(machine.area, machine.folder(launching))
+    request = machine.request(SOURCE)
+    machine.stage(request)
+    free_launch(machine.area, machine.folder(request))
     collector = subprocess.Popen(
         [sys.executable, "-c", FROZEN, str(machine.root), str(patience)],
         stdout=subprocess.PIPE, text=True,
@@ -288,7 +288,7 @@ def test_a_gc_that_was_frozen_takes_nothing_that_a_launch_has_found_since(shared
     frozen = time.monotonic()
     age(lease.STALE + 1, *Path(machine.area.layout.agents).glob(f"{lease.LOCK}*"))
     other = shared("other")
-    needing = other.launching(SOURCE, number=2)
+    needing = other.request(SOURCE, number=2)
     (uses,) = other.stage(needing)
     other.mark(needing, uses)
     until(lambda: time.monotonic() - frozen > patience)
@@ -319,7 +319,7 @@ def late(machine: Shared) -> Shared:
 
 def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make) -> None:
     machine = late(shared())
-    first, second = machine.launched(SOURCE), machine.launching(SOURCE, 2)
+    first, second = machine.launched(SOURCE), machine.request(SOURCE, 2)
     needed = names(machine)
     free_launch(machine.area, machine.folder(first))
     machine.stage(second)  # finds what the first one had sent
@@ -330,7 +330,7 @@ def test_a_gc_waits_for_the_lease_of_a_launch_that_no_list_has_yet(shared: Make)
 
 def test_a_gc_waits_for_the_lease_of_a_launch_that_has_not_seen_its_lock(shared: Make) -> None:
     machine = late(shared())
-    first, second = machine.launched(SOURCE), machine.launching(SOURCE, 2)
+    first, second = machine.launched(SOURCE), machine.request(SOURCE, 2)
     needed = names(machine)
     free_launch(machine.area, machine.folder(first))
     freed: list[int | None] = []

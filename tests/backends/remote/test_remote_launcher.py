@@ -47,10 +47,10 @@ class Launcher(RemoteLauncher):
 
     refusal: BackendError | None = None
 
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, int]:
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, int]:
         if self.refusal is not None:
             raise self.refusal
-        return {"run": launching.ref.number}
+        return {"run": request.ref.number}
 
     def cancel(self, record: LaunchRecord) -> None:
         """Nothing runs."""
@@ -81,36 +81,36 @@ def launcher_of(machine: Shared) -> tuple[Launcher, RemoteLaunches]:
 def staged(machine: Shared) -> tuple[Launcher, RemoteLaunches, LaunchRequest]:
     """A launcher that has staged a launch."""
     launcher, launches = launcher_of(machine)
-    launching = machine.launching(SOURCE)
-    launcher.stage(launching)
-    return launcher, launches, launching
+    request = machine.request(SOURCE)
+    launcher.stage(request)
+    return launcher, launches, request
 
 
-def refused(launcher: Launcher, launching: LaunchRequest) -> None:
+def refused(launcher: Launcher, request: LaunchRequest) -> None:
     """The platform refuses a launch, for certain."""
     launcher.refusal = BackendError("no such machines")
     with pytest.raises(BackendError, match="no such machines"):
-        launcher.launch(launching)
+        launcher.launch(request)
     launcher.refusal = None
 
 
 def test_a_launch_that_is_refused_leaves_nothing_that_gc_waits_for(shared: Make) -> None:
-    launcher, _, launching = staged(machine := shared())
+    launcher, _, request = staged(machine := shared())
 
-    refused(launcher, launching)
+    refused(launcher, request)
 
-    assert not Path(machine.folder(launching)).exists()
+    assert not Path(machine.folder(request)).exists()
     assert (collect(machine.area) or 0) > 0
 
 
 def test_a_refused_launch_is_staged_anew_by_the_same_process(shared: Make) -> None:
-    launcher, launches, launching = staged(shared())
-    refused(launcher, launching)
+    launcher, launches, request = staged(shared())
+    refused(launcher, request)
 
-    launcher.stage(launching)
-    launcher.launch(launching)
+    launcher.stage(request)
+    launcher.launch(request)
 
-    assert (launches.marker(launching.record) or {})["run"] == 1
+    assert (launches.marker(request.record) or {})["run"] == 1
 
 
 def test_a_launch_that_cannot_be_staged_leaves_nothing_that_gc_waits_for(shared: Make) -> None:
@@ -118,12 +118,12 @@ def test_a_launch_that_cannot_be_staged_leaves_nothing_that_gc_waits_for(shared:
     machine.files = FullAtTheEnd(machine.root)
     machine.area = StagingArea(machine.area.layout, machine.files, key=machine.area.key)
     launcher, _ = launcher_of(machine)
-    launching = machine.launching(SOURCE)
+    request = machine.request(SOURCE)
 
     with pytest.raises(BackendError, match="the folder is full"):
-        launcher.stage(launching)
+        launcher.stage(request)
 
-    assert not launcher.staged(launching.record)
+    assert not launcher.staged(request.record)
     assert (collect(machine.area) or 0) > 0
 
 
@@ -131,7 +131,7 @@ def test_a_launch_that_is_refused_leaves_the_lease_to_the_others_of_its_apply(
     shared: Make,
 ) -> None:
     launcher, _ = launcher_of(machine := shared())
-    first, second = (machine.launching(SOURCE, number) for number in (1, 2))
+    first, second = (machine.request(SOURCE, number) for number in (1, 2))
     launcher.prepare([first, second], Quiet())
     launcher.stage(first)
     refused(launcher, first)
@@ -145,44 +145,44 @@ def test_a_launch_that_is_refused_leaves_the_lease_to_the_others_of_its_apply(
 
 
 def test_a_launch_whose_answer_was_lost_stays_staged(shared: Make) -> None:
-    launcher, _, launching = staged(shared())
+    launcher, _, request = staged(shared())
     launcher.refusal = OutcomeUnknown("no answer")
 
     with pytest.raises(OutcomeUnknown):
-        launcher.launch(launching)
+        launcher.launch(request)
 
-    assert launcher.staged(launching.record)
+    assert launcher.staged(request.record)
 
 
 def test_a_launch_whose_marker_cannot_be_read_stays_staged(shared: Make) -> None:
-    _, _, launching = staged(machine := shared())
+    _, _, request = staged(machine := shared())
     there = shared("elsewhere")
     next_process, _ = launcher_of(there)
-    assert next_process.staged(launching.record)
+    assert next_process.staged(request.record)
     area = there.area
     there.area = StagingArea(area.layout, Unreadable(machine.root), key=area.key)
 
     with pytest.raises(OutcomeUnknown, match="may have been started: no answer"):
-        next_process.launch(launching)
+        next_process.launch(request)
 
     there.area = area
-    assert next_process.staged(launching.record)
+    assert next_process.staged(request.record)
 
 
 def test_what_another_process_staged_stays_if_this_one_is_refused(shared: Make) -> None:
-    launcher, _, launching = staged(machine := shared())
+    launcher, _, request = staged(machine := shared())
     next_process, _ = launcher_of(machine)
-    assert next_process.staged(launching.record)
-    next_process.stage(launching)
+    assert next_process.staged(request.record)
+    next_process.stage(request)
     next_process.refusal = BackendError("you may not use this pool", hint="ask its owner")
 
     with pytest.raises(OutcomeUnknown, match="may have been started: you may not") as caught:
-        next_process.launch(launching)
+        next_process.launch(request)
 
     assert caught.value.hint == "ask its owner"
-    assert next_process.staged(launching.record)
-    refused(launcher, launching)  # who staged it knows that nothing was started
-    assert not launcher.staged(launching.record)
+    assert next_process.staged(request.record)
+    refused(launcher, request)  # who staged it knows that nothing was started
+    assert not launcher.staged(request.record)
 
 
 def left_output(folder: str) -> None:
@@ -197,11 +197,11 @@ def test_output_in_another_storage_is_not_found_again(shared: Make, tmp_path: Pa
     other = Shared(tmp_path / "there", tmp_path / "other")
     areas = {1: machine.area, 2: other.area}
     launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
-    launching, elsewhere = machine.launching(SOURCE), machine.launching(SOURCE, 2, gpus=2)
-    left_output(machine.folder(launching))
+    request, elsewhere = machine.request(SOURCE), machine.request(SOURCE, 2, gpus=2)
+    left_output(machine.folder(request))
     attempts = Attempts(launches)
-    assert attempts.left_output(launching.record, launching.config)
-    assert not attempts.left_output(launching.record, elsewhere.config)
+    assert attempts.left_output(request.record, request.config)
+    assert not attempts.left_output(request.record, elsewhere.config)
 
 
 def test_an_upstream_that_nodes_would_not_find_is_refused(shared: Make, tmp_path: Path) -> None:
@@ -210,13 +210,13 @@ def test_an_upstream_that_nodes_would_not_find_is_refused(shared: Make, tmp_path
     launches = RemoteLaunches(machine.context().layout, lambda config: areas[config.gpus])
     launcher = Launcher(machine.context(), launches, Attempts(launches), machine.program)
     train = AttemptRef(Address.run("train"), 8)
-    made = replace(machine.launching(SOURCE, 8).record, ref=train)
-    elsewhere = replace(machine.launching(SOURCE, 9, gpus=2).record, ref=train)
-    reads = machine.launching(SOURCE, args={"weights": "${run.train#8.output}"})
+    made = replace(machine.request(SOURCE, 8).record, ref=train)
+    elsewhere = replace(machine.request(SOURCE, 9, gpus=2).record, ref=train)
+    reads = machine.request(SOURCE, args={"weights": "${run.train#8.output}"})
 
     def refusal(*upstreams: LaunchRecord) -> tuple[str, str]:
         with pytest.raises(BackendError) as raised:
-            launcher.require_upstreams(replace(reads, upstreams=upstreams), "with another `root`")
+            launcher.require_upstreams(replace(reads, after=upstreams), "with another `root`")
         return str(raised.value.code), raised.value.message
 
     gone = ("output_gone", "`test#1` reads the output of `train#8`, which is gone")
@@ -227,42 +227,42 @@ def test_an_upstream_that_nodes_would_not_find_is_refused(shared: Make, tmp_path
     assert refusal(local) == ("upstream_elsewhere", f"{there}on the backend `local`")
 
     Path(launches.folder(made), "back").mkdir(parents=True)
-    launcher.require_upstreams(replace(reads, upstreams=(made,)), "")
+    launcher.require_upstreams(replace(reads, after=(made,)), "")
 
 
 def test_output_below_an_older_name_is_not_found_again(shared: Make) -> None:
     """The next launch has its folder below the new name, and its nodes look beside that."""
     machine = shared()
-    launching = machine.launching(SOURCE)
-    folder = machine.folder(launching)
+    request = machine.request(SOURCE)
+    folder = machine.folder(request)
     left_output(folder)
     attempts = Attempts(RemoteLaunches(machine.context().layout, lambda _: machine.area))
-    moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
+    moved = replace(request.record, ref=AttemptRef(Address.run("moved"), 1), reference=folder)
     assert not attempts.left_output(moved, config_of(moved.ref, moved.inputs))
-    assert attempts.left_output(moved, launching.config)
+    assert attempts.left_output(moved, request.config)
 
 
 def test_a_start_that_cannot_be_noted_is_found_by_the_next_apply(shared: Make) -> None:
-    launcher, launches, launching = staged(machine := shared())
-    marker = Path(machine.folder(launching), MARKER)
+    launcher, launches, request = staged(machine := shared())
+    marker = Path(machine.folder(request), MARKER)
     marker.rename(marker.with_name("kept"))
     marker.mkdir()
     (marker / "in the way").touch()
 
     with pytest.raises(OutcomeUnknown, match="was started, which could not be noted"):
-        launcher.launch(launching)
+        launcher.launch(request)
 
     shutil.rmtree(marker)
     marker.with_name("kept").rename(marker)
-    assert launcher.staged(launching.record)
-    launcher.launch(launching)
-    assert (launches.marker(launching.record) or {})["run"] == 1
+    assert launcher.staged(request.record)
+    launcher.launch(request)
+    assert (launches.marker(request.record) or {})["run"] == 1
 
 
 def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) -> None:
-    launcher, _, launching = staged(shared())
-    reference = launcher.launch(launching)
-    moved = replace(launching.record, ref=AttemptRef(Address.run("moved"), 1))
+    launcher, _, request = staged(shared())
+    reference = launcher.launch(request)
+    moved = replace(request.record, ref=AttemptRef(Address.run("moved"), 1))
 
     _, launches = launcher_of(shared("elsewhere"))
 
@@ -275,11 +275,11 @@ def test_a_launch_is_found_by_its_reference_under_another_address(shared: Make) 
 def test_who_asks_again_whether_it_staged_a_launch_does_not_know_who_started_it(
     shared: Make,
 ) -> None:
-    launcher, _, launching = staged(shared())
-    assert launcher.staged(launching.record)
+    launcher, _, request = staged(shared())
+    assert launcher.staged(request.record)
     launcher.refusal = BackendError("no such machines")
 
     with pytest.raises(OutcomeUnknown, match="may have been started: no such machines"):
-        launcher.launch(launching)
+        launcher.launch(request)
 
-    assert launcher.staged(launching.record)
+    assert launcher.staged(request.record)

@@ -46,13 +46,13 @@ def objects(machine: Shared) -> dict[str, int]:
 
 def test_a_launch_runs_on_a_platform_that_is_a_table_alone(shared: Make, tmp_path: Path) -> None:
     machine = shared()
-    launching = machine.launched(TELL)
+    request = machine.launched(TELL)
 
-    ((code, said),) = ended(machine.start(launching))
+    ((code, said),) = ended(machine.start(request))
 
     assert code == 0, said
     assert {"0> to stdout", "0! to stderr"} <= set(said.splitlines())
-    back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
+    back = RemoteResults(machine.files, machine.folder(request), tmp_path / "attempt")
     attempt = back.newest()
     assert attempt == 0
     assert back.values(attempt, [(0, 0)]) == [{"rank": 0, "value": ["0", "0", "1"]}]
@@ -64,16 +64,16 @@ def test_a_launch_runs_on_a_platform_that_is_a_table_alone(shared: Make, tmp_pat
 
 def test_several_nodes_meet_by_the_platforms_names(shared: Make, tmp_path: Path) -> None:
     machine = shared(nodes=2)
-    launching = machine.launching(TELL, gpus=2)
-    machine.stage(launching)
+    request = machine.request(TELL, gpus=2)
+    machine.stage(request)
     port, lock = claim_port(host_lock_folder("ports"), os.getpid())
 
-    nodes = machine.start(launching, MY_FIRST="127.0.0.1", MY_PORT=str(port))
+    nodes = machine.start(request, MY_FIRST="127.0.0.1", MY_PORT=str(port))
 
     codes = [code for code, _ in ended(nodes)]
     os.close(lock)
     assert codes == [0, 0]
-    back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
+    back = RemoteResults(machine.files, machine.folder(request), tmp_path / "attempt")
     values = back.values(0, [(0, 0), (1, 1)])
     assert [value["value"] for value in values] == [["0", "0", "2"], ["1", "1", "2"]]
     assert back.output(0, Quiet()).files == 2
@@ -81,22 +81,22 @@ def test_several_nodes_meet_by_the_platforms_names(shared: Make, tmp_path: Path)
 
 def test_a_node_stops_when_the_pipe_of_its_owner_is_closed(shared: Make, tmp_path: Path) -> None:
     machine = shared()
-    launching = machine.launching(
+    request = machine.request(
         "import os, time\n"
         "def main():\n"
         "    open(os.environ['SGPU_OUTPUT_DIR'] + '/left', 'w').close()\n"
         "    time.sleep(600)\n"
     )
-    machine.stage(launching)
+    machine.stage(request)
     pipe, owned = os.pipe()
-    nodes = machine.start(launching, lifeline=pipe)
+    nodes = machine.start(request, lifeline=pipe)
     os.close(pipe)
     until((tmp_path / "here" / "node-0" / "run" / "output" / "left").exists)
 
     os.close(owned)
 
     ((code, said),) = ended(nodes)
-    back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
+    back = RemoteResults(machine.files, machine.folder(request), tmp_path / "attempt")
     outcome = back.outcome(0) or {}
     assert code != 0, said
     assert outcome["state"] == "cancelled"
@@ -105,14 +105,14 @@ def test_a_node_stops_when_the_pipe_of_its_owner_is_closed(shared: Make, tmp_pat
 
 def test_an_archive_of_code_that_nodes_see_late_is_waited_for(shared: Make, tmp_path: Path) -> None:
     machine = shared()
-    launching = machine.launching(TELL)
-    (uses,) = machine.stage(launching)
+    request = machine.request(TELL)
+    (uses,) = machine.stage(request)
     assert uses.code is not None
     archive = Path(machine.area.layout.code(uses.code))
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2])
 
-    nodes = machine.start(launching)
+    nodes = machine.start(request)
     run = tmp_path / "here" / "node-0" / "run"
     until((run / "output").exists)
     archive.write_bytes(whole)
@@ -123,18 +123,18 @@ def test_an_archive_of_code_that_nodes_see_late_is_waited_for(shared: Make, tmp_
 
 def test_the_same_content_is_uploaded_once_by_all_machines(shared: Make) -> None:
     first, second = shared("first"), shared("second")
-    first.stage(first.launching(TELL))
+    first.stage(first.request(TELL))
     before = objects(first)
-    second.stage(second.launching(TELL, number=2))
+    second.stage(second.request(TELL, number=2))
     assert objects(second) == before
     assert len(before) == 2
 
 
 def test_a_launch_folder_is_whole_when_its_spec_is_there(shared: Make) -> None:
     machine = shared()
-    launching = machine.launching(TELL)
-    machine.stage(launching)
-    folder = Path(machine.folder(launching))
+    request = machine.request(TELL)
+    machine.stage(request)
+    folder = Path(machine.folder(request))
     times = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert max(times, key=lambda name: times[name]) == "spec.json"
     start = json.loads((folder / "command.json").read_bytes())
@@ -143,8 +143,8 @@ def test_a_launch_folder_is_whole_when_its_spec_is_there(shared: Make) -> None:
 
 def test_a_command_needs_our_code_only_beside_a_ray_cluster(shared: Make) -> None:
     machine = shared()
-    alone = machine.launching(TELL, 1, entrypoint=None, command=["true"])
-    driver = machine.launching(TELL, 2, entrypoint=None, command=["true"], ray={})
+    alone = machine.request(TELL, 1, entrypoint=None, command=["true"])
+    driver = machine.request(TELL, 2, entrypoint=None, command=["true"], ray={})
     machine.stage(alone, driver)
     assert "rank.zip" not in machine.program.starts[alone.ref].files
     assert "rank.zip" in machine.program.starts[driver.ref].files
@@ -172,9 +172,9 @@ def test_an_uploader_that_is_killed_leaves_the_old_file_and_gc_takes_the_rest(
     shared: Make, tmp_path: Path
 ) -> None:
     machine = shared()
-    launching = machine.launching(TELL)
-    (uses,) = machine.stage(launching)
-    machine.mark(launching, uses)
+    request = machine.request(TELL)
+    (uses,) = machine.stage(request)
+    machine.mark(request, uses)
     assert uses.code is not None
     path = Path(machine.area.layout.code(uses.code))
     before, whole = objects(machine), path.read_bytes()
@@ -204,11 +204,11 @@ def test_of_several_processes_that_upload_one_path_each_ends_well(tmp_path: Path
 
 def test_a_folder_that_cannot_be_written_is_named(shared: Make, tmp_path: Path) -> None:
     machine = shared()
-    launching = machine.launching(TELL)
+    request = machine.request(TELL)
     (tmp_path / "shared").rmdir()
     (tmp_path / "shared").write_text("a file")
     with pytest.raises(SgpuError, match="shared") as caught:
-        machine.stage(launching)
+        machine.stage(request)
     assert caught.value.hint
 
 

@@ -366,9 +366,9 @@ def test_other_code_under_the_name_of_an_archive_never_runs_and_the_way_out_lead
     shared: Callable[..., Shared], tmp_path: Path, nodes: int
 ) -> None:
     machine = shared(nodes=nodes)
-    launching = machine.launching("def main(): return 'mine'", gpus=nodes)
-    other = machine.launching("def main(): return 'not mine'", number=2, gpus=nodes)
-    uses, others = machine.stage(launching, other)
+    request = machine.request("def main(): return 'mine'", gpus=nodes)
+    other = machine.request("def main(): return 'not mine'", number=2, gpus=nodes)
+    uses, others = machine.stage(request, other)
     assert uses.code is not None
     assert others.code is not None
     archive = Path(machine.area.layout.code(uses.code))
@@ -376,13 +376,13 @@ def test_other_code_under_the_name_of_an_archive_never_runs_and_the_way_out_lead
 
     def run() -> list[tuple[int, str]]:
         port, lock = claim_port(host_lock_folder("ports"), os.getpid())
-        started = machine.start(launching, MY_FIRST="127.0.0.1", MY_PORT=str(port))
+        started = machine.start(request, MY_FIRST="127.0.0.1", MY_PORT=str(port))
         said = [node.communicate(timeout=PATIENCE)[0] for node in started]
         os.close(lock)
         return [(node.returncode, text) for node, text in zip(started, said, strict=True)]
 
     assert all(code != 0 for code, _ in run())
-    back = RemoteResults(machine.files, machine.folder(launching), tmp_path / "attempt")
+    back = RemoteResults(machine.files, machine.folder(request), tmp_path / "attempt")
     assert back.values(0, [(rank, rank) for rank in range(nodes)]) == []
     outcome = back.outcome(0) or {}
     assert outcome["class"] == "staging_failed"
@@ -392,9 +392,9 @@ def test_other_code_under_the_name_of_an_archive_never_runs_and_the_way_out_lead
 
     archive.unlink()
     machine = shared("elsewhere", nodes=nodes)
-    again = machine.launching("def main(): return 'mine'", number=3, gpus=nodes)
+    again = machine.request("def main(): return 'mine'", number=3, gpus=nodes)
     machine.stage(again)
-    launching = again
+    request = again
     ended = run()
     assert [code for code, _ in ended] == [0] * nodes, ended
     back = RemoteResults(machine.files, machine.folder(again), tmp_path / "again")

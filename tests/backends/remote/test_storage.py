@@ -41,12 +41,12 @@ def test_two_areas_with_the_same_paths_are_listed_each(tmp_path: Path) -> None:
     ]
 
     def launch(number: int, cluster: int) -> LaunchRecord:
-        launching = launching_of(
+        request = launching_of(
             ref=AttemptRef(Address.run("test"), number),
             token=f"{number:08d}",
             spec=f'{{"command": "true", "gpus": {cluster + 1}, "type": "CPU"}}',
         )
-        return launching.record
+        return request.record
 
     launches = [launch(1, 0), launch(2, 1), launch(3, 0), launch(4, 1)]
     launched = RemoteLaunches(AttemptLayout(tmp_path), lambda config: areas[config.gpus - 1])

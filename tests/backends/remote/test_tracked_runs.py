@@ -27,7 +27,7 @@ def ended(shared: Callable[..., Shared], tmp_path: Path) -> Ended:
     """Notes an attempt whose node 0 was lost, before or after its report; returns the folder of
     open runs."""
     here = shared()
-    record: LaunchRecord = here.launching("def main(): pass\n").record
+    record: LaunchRecord = here.request("def main(): pass\n").record
 
     def note(*, in_the_way: bool = False, **report: bool) -> Path:
         home = tmp_path / "project" / ".sgpu"

@@ -75,12 +75,12 @@ class FolderSurvey(Survey):
 
 
 class FolderNodes(NodeProgram):
-    def nodes(self, launching: LaunchRequest) -> int:
-        return _options(launching.config).nodes
+    def nodes(self, request: LaunchRequest) -> int:
+        return _options(request.config).nodes
 
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         program = {
-            "nodes": self.nodes(launching),
+            "nodes": self.nodes(request),
             "agent": f"{start.objects}/agent/{start.agent}.zip",
             "arguments": start.arguments("RUN", PlatformTable()),
         }
@@ -88,12 +88,12 @@ class FolderNodes(NodeProgram):
 
 
 class FolderLauncher(RemoteLauncher):
-    def check(self, launching: LaunchRequest) -> None:
-        super().check(launching)
-        resolve_secrets(launching.config.env.secrets, os.environ, Path())
+    def check(self, request: LaunchRequest) -> None:
+        super().check(request)
+        resolve_secrets(request.config.env.secrets, os.environ, Path())
 
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Any]:
-        secrets = resolve_secrets(launching.config.env.secrets, os.environ, Path())
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Any]:
+        secrets = resolve_secrets(request.config.env.secrets, os.environ, Path())
         with subprocess.Popen(
             [sys.executable, "-m", "tests.contracts.folder_backend.keeper", folder],
             env={**os.environ, **secrets, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -105,7 +105,7 @@ class FolderLauncher(RemoteLauncher):
             kept = keeper.stdout.readline()
             keeper.returncode = 0  # it goes on, and is not waited for
         if not kept:
-            raise BackendError(f"the nodes of `{launching.ref}` cannot be started")
+            raise BackendError(f"the nodes of `{request.ref}` cannot be started")
         return {}
 
     def cancel(self, record: LaunchRecord) -> None:

@@ -27,23 +27,23 @@ class JobFolders:
         self._uploader = uploader
         self._gc_due = gc_due
 
-    def of(self, launching: LaunchRequest) -> str:
+    def of(self, request: LaunchRequest) -> str:
         """The path of the folder of a job's run, filled or not."""
-        return self._area.layout.launch(launching.record)
+        return self._area.layout.launch(request.record)
 
-    def commands(self, launching: LaunchRequest) -> str:
+    def commands(self, request: LaunchRequest) -> str:
         """The path of the folder that its command lies in."""
-        return self._area.layout.commands(self.of(launching))
+        return self._area.layout.commands(self.of(request))
 
-    def layout_elsewhere(self, launching: LaunchRequest, commands: str) -> RemoteLayout | None:
+    def layout_elsewhere(self, request: LaunchRequest, commands: str) -> RemoteLayout | None:
         """The layout of the staging folder of another user, where that folder of commands is there
         for the same version of a job's run. None where it is another version, or this area's."""
-        own = self.commands(launching)
+        own = self.commands(request)
         if commands == own or commands.split("/")[-3:] != own.split("/")[-3:]:
             return None
         return self._area.layout.around(commands)
 
-    def staged(self, launching: LaunchRequest, layout: RemoteLayout | None = None) -> bool:
+    def staged(self, request: LaunchRequest, layout: RemoteLayout | None = None) -> bool:
         """Whether the folder is complete, and the shared objects that it needs are there.
 
         Args:
@@ -53,7 +53,7 @@ class JobFolders:
             BackendError: they cannot be looked at.
         """
         files, layout = self._area.files, layout or self._area.layout
-        folder = layout.launch(launching.record)
+        folder = layout.launch(request.record)
         try:
             marker = files.get(f"{folder}/{MARKER}")
         except PlaceMissing:
@@ -64,37 +64,37 @@ class JobFolders:
             return False
         return all(file_size(files, path) is not None for path in layout.shared(uses))
 
-    def may_be_staged(self, launching: LaunchRequest, layout: RemoteLayout) -> bool:
+    def may_be_staged(self, request: LaunchRequest, layout: RemoteLayout) -> bool:
         """The same of the staging folder of another user. Where nothing at all is to be seen, this
         user may not be allowed to look. Raises BackendError."""
-        if self.staged(launching, layout):
+        if self.staged(request, layout):
             return True
-        files, folder = self._area.files, layout.launch(launching.record)
+        files, folder = self._area.files, layout.launch(request.record)
         if file_size(files, f"{folder}/{MARKER}") is None:
             return not files.list(layout.runs)
         return not self._area.command_files.list(layout.command_root or layout.runs)
 
-    def stage(self, launching: LaunchRequest) -> None:
+    def stage(self, request: LaunchRequest) -> None:
         """Fill the folder, unless it is staged. Raises SgpuError."""
         try:
-            if self.staged(launching):
+            if self.staged(request):
                 return
-            uses = self._uploader.fill(launching)
+            uses = self._uploader.fill(request)
             # The marker says that the folder is complete, and protects its objects from gc.
             filled = [
-                command.name for command in self._area.command_files.list(self.commands(launching))
+                command.name for command in self._area.command_files.list(self.commands(request))
             ]
             files = [name for name in filled if name not in (LEASE, BACK)]
-            marker = render_marker(uses, token=launching.record.token, files=files)
-            self._area.files.put(f"{self.of(launching)}/{MARKER}", marker)
+            marker = render_marker(uses, token=request.record.token, files=files)
+            self._area.files.put(f"{self.of(request)}/{MARKER}", marker)
         finally:
-            self._uploader.release(launching.ref)
+            self._uploader.release(request.ref)
 
-    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
+    def free(self, request: LaunchRequest, *, gone: bool) -> None:
         """Delete the folders of other versions of the job's run, with the results in them; all
         folders if the job is `gone`. Raises BackendError."""
-        above = self._area.layout.run(launching.record)
-        current = None if gone else self.of(launching).rpartition("/")[2]
+        above = self._area.layout.run(request.record)
+        current = None if gone else self.of(request).rpartition("/")[2]
         old = [item.name for item in self._area.files.list(above) if item.name != current]
         if old:
             self._gc_due()

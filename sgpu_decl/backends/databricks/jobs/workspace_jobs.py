@@ -70,7 +70,7 @@ class WorkspaceJobs:
         job: Job,
         name: str,
         mode: Mode,
-        launching: LaunchRequest | None,
+        request: LaunchRequest | None,
         applied: AppliedJob | None = None,
     ) -> JobDescription:
         named = mode is Mode.DEVELOPMENT or USER in (job.name or "")
@@ -79,9 +79,9 @@ class WorkspaceJobs:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})
         staged = None
-        if launching is not None:
-            _refuse_outputs(launching)
-            staged = self._launched_from(launching, applied)
+        if request is not None:
+            _refuse_outputs(request)
+            staged = self._launched_from(request, applied)
         title = str(applied.spec.get("name", "")) if applied is not None else ""
         return describe(job, name, mode, user, staged, title)
 
@@ -89,61 +89,61 @@ class WorkspaceJobs:
         return _job_findings(self._connection, job)
 
     def located(
-        self, spec: Mapping[str, Json], launching: LaunchRequest, applied: AppliedJob | None
+        self, spec: Mapping[str, Json], request: LaunchRequest, applied: AppliedJob | None
     ) -> dict[str, Json]:
-        return with_places(spec, self._launched_from(launching, applied))
+        return with_places(spec, self._launched_from(request, applied))
 
-    def _launched_from(self, launching: LaunchRequest, applied: AppliedJob | None) -> StagedLaunch:
+    def _launched_from(self, request: LaunchRequest, applied: AppliedJob | None) -> StagedLaunch:
         """What a job launches, and from where: the staging folder of this user, or that of whoever
         applied this version of it. Its experiments stay where they are, too: whoever applied the
         job first owns it, and its launches run as its owner."""
-        staged = self._workspace.staged_launch(launching, self._folders.of(launching))
-        if applied is None or applied.launching is None:
+        staged = self._workspace.staged_launch(request, self._folders.of(request))
+        if applied is None or applied.request is None:
             return staged
         places = places_in(applied.spec)
-        home = home_in(applied.launching.config, places.experiments)
+        home = home_in(applied.request.config, places.experiments)
         if home is not None:
             staged = replace(staged, experiments=home)
-        layout = self._layout_elsewhere(launching, places.commands)
+        layout = self._layout_elsewhere(request, places.commands)
         if layout is None:
             return staged
-        code = launching.inputs.code_digest
+        code = request.inputs.code_digest
         return replace(
             staged, folder=places.commands, code=layout.code(code) if code is not None else None
         )
 
-    def _layout_elsewhere(self, launching: LaunchRequest, commands: str) -> RemoteLayout | None:
+    def _layout_elsewhere(self, request: LaunchRequest, commands: str) -> RemoteLayout | None:
         """The layout of the staging folder of another user that a job is launched from; None where
         it is seen to be gone there."""
-        layout = self._folders.layout_elsewhere(launching, commands)
+        layout = self._folders.layout_elsewhere(request, commands)
         if layout is None:
             return None
         try:
-            there = self._folders.may_be_staged(launching, layout)
+            there = self._folders.may_be_staged(request, layout)
         except BackendError as error:
             if error.code != _REFUSED:
                 raise
             there = True  # that user sees whether it is
         return layout if there else None
 
-    def stage(self, launching: LaunchRequest, spec: Mapping[str, Json]) -> None:
+    def stage(self, request: LaunchRequest, spec: Mapping[str, Json]) -> None:
         places = places_in(spec)
-        home = home_in(launching.config, places.experiments)
+        home = home_in(request.config, places.experiments)
         if home is None or home == self._workspace.experiments:
-            self._workspace.make_experiment_folder(launching.config)
-        if places.commands == self._folders.commands(launching):
-            self._folders.stage(launching)
+            self._workspace.make_experiment_folder(request.config)
+        if places.commands == self._folders.commands(request):
+            self._folders.stage(request)
 
     def staged(self, applied: AppliedJob) -> bool:
-        if applied.launching is None:
+        if applied.request is None:
             return True
         commands = places_in(applied.spec).commands
-        if self._folders.layout_elsewhere(applied.launching, commands) is None:
-            return self._folders.staged(applied.launching)
-        return self._layout_elsewhere(applied.launching, commands) is not None
+        if self._folders.layout_elsewhere(applied.request, commands) is None:
+            return self._folders.staged(applied.request)
+        return self._layout_elsewhere(applied.request, commands) is not None
 
-    def free(self, launching: LaunchRequest, *, gone: bool) -> None:
-        self._folders.free(launching, gone=gone)
+    def free(self, request: LaunchRequest, *, gone: bool) -> None:
+        self._folders.free(request, gone=gone)
 
     def busy(self, job_id: str) -> bool:
         return self._newest(job_id, active_only="true") is not None
@@ -253,10 +253,10 @@ class WorkspaceJobs:
                     yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
 
 
-def _refuse_outputs(launching: LaunchRequest) -> None:
+def _refuse_outputs(request: LaunchRequest) -> None:
     """Refuse a run that reads the output of another one: an apply says which attempt that is, and
     not each launch of the job."""
-    for name in sorted(references(launching.inputs.spec.text)):
+    for name in sorted(references(request.inputs.spec.text)):
         raise BackendError(
             f"a job does not know which output `${{run.{name}.output}}` is",
             hint=f"let `{name}` write to a volume, and name its path in the run",

@@ -59,22 +59,22 @@ class DatabricksLauncher(RemoteLauncher):
         self._submissions: dict[str, JoinedSubmission] = {}  # by the token of each launch
         self._joined_runs: dict[str, int] = {}  # by the token of a submission
 
-    def check(self, launching: LaunchRequest) -> None:
-        workspace = self._workspace(launching)
+    def check(self, request: LaunchRequest) -> None:
+        workspace = self._workspace(request)
         connection = workspace.connection
         if workspace.account.host is not None:
             self._launch_hosts.add(workspace.account.host)
         connection.start()
-        super().check(launching)
+        super().check(request)
         connection.await_answer()  # before any effect
-        self.require_upstreams(launching, "in another workspace or with another `staging`")
+        self.require_upstreams(request, "in another workspace or with another `staging`")
 
     def prepare(
-        self, launchings: Sequence[LaunchRequest], progress: Progress
+        self, requests: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
         shared: dict[object, tuple[Diagnostic, ...]] = {}  # cells of a matrix share an experiment
-        for launching in launchings:
-            config, workspace = launching.config, self._workspace(launching)
+        for request in requests:
+            config, workspace = request.config, self._workspace(request)
             workspace.connection.await_answer(
                 lambda seconds: progress.advance("connecting", round(seconds), int(FIRST_ANSWER))
             )
@@ -87,19 +87,19 @@ class DatabricksLauncher(RemoteLauncher):
         super().prepare(
             [
                 item
-                for item in launchings
+                for item in requests
                 if item.ref.address.kind is Kind.RUN or not self.staged(item.record)
             ],
             progress,
         )
         return tuple(item for warnings in shared.values() for item in warnings)
 
-    def staged_facts(self, launching: LaunchRequest) -> Mapping[str, Json]:
-        if not launching.joined:
+    def staged_facts(self, request: LaunchRequest) -> Mapping[str, Json]:
+        if not request.group:
             return {}
 
-        folder = self._launches.folder(launching.joined[0])
-        return {"joined": {"folder": folder, "token": joined_token(launching.joined)}}
+        folder = self._launches.folder(request.group[0])
+        return {"joined": {"folder": folder, "token": joined_token(request.group)}}
 
     def is_whole(self, record: LaunchRecord, marker: Mapping[str, Any]) -> bool:
         """A launch that is joined with others is whole once their submission is written. `launch`
@@ -119,9 +119,9 @@ class DatabricksLauncher(RemoteLauncher):
         self._submissions[record.token] = submission
         return True
 
-    def unstage(self, launching: LaunchRequest) -> None:
-        super().unstage(launching)
-        self._submissions.pop(launching.record.token, None)
+    def unstage(self, request: LaunchRequest) -> None:
+        super().unstage(request)
+        self._submissions.pop(request.record.token, None)
 
     def require_completable(self, record: LaunchRecord) -> None:
         """Nobody knows whether the workspace finds a run by its token for another user than who
@@ -134,88 +134,88 @@ class DatabricksLauncher(RemoteLauncher):
                 f"submitted it; if `{user}` submits it, it may run twice"
             )
 
-    def stage_joined(self, launchings: Sequence[LaunchRequest]) -> None:
-        super().stage_joined(launchings)
-        if len(launchings) > 1:
-            with self._all_or_none(launchings):
-                self._write_submission(launchings)
+    def stage_joined(self, requests: Sequence[LaunchRequest]) -> None:
+        super().stage_joined(requests)
+        if len(requests) > 1:
+            with self._all_or_none(requests):
+                self._write_submission(requests)
 
-    def launch_joined(self, launchings: Sequence[LaunchRequest]) -> Sequence[str | None]:
-        with self._all_or_none(launchings):
-            return super().launch_joined(launchings)
+    def launch_joined(self, requests: Sequence[LaunchRequest]) -> Sequence[str | None]:
+        with self._all_or_none(requests):
+            return super().launch_joined(requests)
 
     @contextmanager
-    def _all_or_none(self, launchings: Sequence[LaunchRequest]) -> Iterator[None]:
+    def _all_or_none(self, requests: Sequence[LaunchRequest]) -> Iterator[None]:
         try:
             yield
         except OutcomeUnknown:
             raise
         except SgpuError:
-            if len(launchings) > 1:
-                for launching in launchings:
-                    self.unstage(launching)
+            if len(requests) > 1:
+                for request in requests:
+                    self.unstage(request)
             raise
 
-    def _write_submission(self, launchings: Sequence[LaunchRequest]) -> None:
+    def _write_submission(self, requests: Sequence[LaunchRequest]) -> None:
         """Write the request of all launches. Once that is done, a crash drops none of them: each is
         completed by sending the request again."""
-        workspace, staged = self._workspace(launchings[0]), []
-        for launching in launchings:
-            workspace.make_experiment_folder(launching.config)
-            folder = self._launches.folder(launching.record)
-            staged.append(workspace.staged_launch(launching, folder))
-        first = launchings[0].record
-        submission = joined_submission(launchings, staged, self._launches.folder(first))
+        workspace, staged = self._workspace(requests[0]), []
+        for request in requests:
+            workspace.make_experiment_folder(request.config)
+            folder = self._launches.folder(request.record)
+            staged.append(workspace.staged_launch(request, folder))
+        first = requests[0].record
+        submission = joined_submission(requests, staged, self._launches.folder(first))
         try:
             self._launches.area(first).files.put(submission.path, submission.to_bytes())
         except BackendError as error:
             if error.code in self._unsure():
                 raise OutcomeUnknown(error.message, hint=error.hint) from error
             raise
-        for launching in launchings:
-            self._submissions[launching.record.token] = submission
+        for request in requests:
+            self._submissions[request.record.token] = submission
 
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
-        workspace = self._workspace(launching)
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Json]:
+        workspace = self._workspace(request)
         of_task: Mapping[str, Json] = {}
-        joined = self._submissions.get(launching.record.token)
+        joined = self._submissions.get(request.record.token)
         if joined is not None:
-            run_id = self._submit_joined(launching, joined)
-            of_task = joined.tasks[launching.record.token]
+            run_id = self._submit_joined(request, joined)
+            of_task = joined.tasks[request.record.token]
         else:
-            workspace.make_experiment_folder(launching.config)
+            workspace.make_experiment_folder(request.config)
             body = submit_request(
-                workspace.staged_launch(launching, folder),
-                ref=launching.ref,
-                token=launching.record.token,
+                workspace.staged_launch(request, folder),
+                ref=request.ref,
+                token=request.record.token,
             )
-            run_id = self._submit(launching, f"submitting `{launching.ref}`", body)
+            run_id = self._submit(request, f"submitting `{request.ref}`", body)
         return {
             "run_id": run_id,
             "submitted": workspace.connection.now(),
-            "mlflow": mlflow_metadata(launching),
+            "mlflow": mlflow_metadata(request),
             **of_task,
         }
 
-    def _submit_joined(self, launching: LaunchRequest, submission: "JoinedSubmission") -> int:
+    def _submit_joined(self, request: LaunchRequest, submission: "JoinedSubmission") -> int:
         """The run that launches are the tasks of, submitted by the first that is launched."""
         if submission.token not in self._joined_runs:
             try:
                 doing = "submitting runs that are launched together"
-                run_id = self._submit(launching, doing, dict(submission.body))
+                run_id = self._submit(request, doing, dict(submission.body))
             except OutcomeUnknown:
                 raise
             except BackendError:
                 # Nothing was started of the others either, and nothing is to be completed.
-                self._submissions.pop(launching.record.token, None)
+                self._submissions.pop(request.record.token, None)
                 with suppress(BackendError):
-                    self._launches.area(launching.record).files.delete(submission.path)
+                    self._launches.area(request.record).files.delete(submission.path)
                 raise
             self._joined_runs[submission.token] = run_id
         return self._joined_runs[submission.token]
 
-    def _submit(self, launching: LaunchRequest, doing: str, body: dict[str, Json]) -> int:
-        connection = self._workspace(launching).connection
+    def _submit(self, request: LaunchRequest, doing: str, body: dict[str, Json]) -> int:
+        connection = self._workspace(request).connection
         try:
             answer = connection.tell(doing, "/api/2.2/jobs/runs/submit", body)
         except BackendError as error:
@@ -234,5 +234,5 @@ class DatabricksLauncher(RemoteLauncher):
     def cancel(self, record: LaunchRecord) -> None:
         self._runs.cancel(record)
 
-    def _workspace(self, launching: LaunchRequest) -> Workspace:
-        return self._workspaces.of(launching.config.backend)
+    def _workspace(self, request: LaunchRequest) -> Workspace:
+        return self._workspaces.of(request.config.backend)

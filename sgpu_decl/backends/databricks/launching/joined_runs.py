@@ -58,7 +58,7 @@ def submission_path(folder: str) -> str:
 
 
 def joined_submission(
-    launchings: Sequence[LaunchRequest], staged: Sequence[StagedLaunch], folder: str
+    requests: Sequence[LaunchRequest], staged: Sequence[StagedLaunch], folder: str
 ) -> JoinedSubmission:
     """The submission of launches, each behind those that it comes after, as they were staged.
 
@@ -67,29 +67,27 @@ def joined_submission(
     """
     # The number makes keys unique: cells of a matrix have the name of their run.
     keys = {
-        launching.ref: platform_name(f"{at}-{launching.ref.address.name}")
-        for at, launching in enumerate(launchings, start=1)
+        request.ref: platform_name(f"{at}-{request.ref.address.name}")
+        for at, request in enumerate(requests, start=1)
     }
     before = {
-        launching.ref: {keys[ref]: str(ref) for ref in launching.record.after if ref in keys}
-        for launching in launchings
+        request.ref: {keys[ref]: str(ref) for ref in request.record.after if ref in keys}
+        for request in requests
     }
     tasks = [
-        StagedTask(
-            staged=one, ref=launching.ref, key=keys[launching.ref], after=[*before[launching.ref]]
-        )
-        for launching, one in zip(launchings, staged, strict=True)
+        StagedTask(staged=one, ref=request.ref, key=keys[request.ref], after=[*before[request.ref]])
+        for request, one in zip(requests, staged, strict=True)
     ]
-    token = joined_token([launching.record for launching in launchings])
+    token = joined_token([request.record for request in requests])
     return JoinedSubmission(
         path=submission_path(folder),
         body=joined_request(tasks, token=token),
         tasks={
-            launching.record.token: {
-                "task": keys[launching.ref],
-                "after": dict[str, Json](before[launching.ref]),
+            request.record.token: {
+                "task": keys[request.ref],
+                "after": dict[str, Json](before[request.ref]),
             }
-            for launching in launchings
+            for request in requests
         },
     )
 

@@ -84,18 +84,18 @@ def _experiment(connection: Connection, experiment: Experiment, location: str | 
     return str(connection.tell(doing, f"{_API}/create", body)["experiment_id"])
 
 
-def mlflow_metadata(launching: "LaunchRequest") -> dict[str, Json]:
+def mlflow_metadata(request: "LaunchRequest") -> dict[str, Json]:
     """Return what is to be written: `run_name`, and lists of `params` and `tags`."""
     tags = run_tags(
-        ref=launching.ref,
-        token=launching.record.token,
-        facts=launching.facts,
-        git=launching.git,
-        tags=launching.tags,
+        ref=request.ref,
+        token=request.record.token,
+        facts=request.facts,
+        git=request.git,
+        tags=request.tags,
     )
     return {
-        "run_name": (launching.config.mlflow.run_name or str(launching.ref))[:KEY_LIMIT],
-        "params": _pairs(parameters(launching.inputs.spec.fields, launching.ref.address.key)),
+        "run_name": (request.config.mlflow.run_name or str(request.ref))[:KEY_LIMIT],
+        "params": _pairs(parameters(request.inputs.spec.fields, request.ref.address.key)),
         "tags": _pairs(tags),
     }
 

@@ -67,36 +67,36 @@ class WorkspaceNodes(NodeProgram):
 
     makes_mlflow_runs = True
 
-    def nodes(self, launching: LaunchRequest) -> int:
-        machines = machines_of(launching.config)
+    def nodes(self, request: LaunchRequest) -> int:
+        machines = machines_of(request.config)
         return machines.nodes if machines is not None else 1
 
-    def inputs(self, launching: LaunchRequest) -> str:
+    def inputs(self, request: LaunchRequest) -> str:
         # No machine of ours is there when nodes start, so they copy outputs themselves.
-        return folder_of_launch(launching.record.token)
+        return folder_of_launch(request.record.token)
 
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
-        config = launching.config
-        job = launching.ref.address.kind is Kind.JOB
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+        config = request.config
+        job = request.ref.address.kind is Kind.JOB
         platform = platform_table(
             starts=1 + retries_of(config) if job else None,
             # Nodes of a job do not know which launch it is, and joined ones which task is theirs.
-            ends=ended_early(config) and not job and not launching.joined,
+            ends=ended_early(config) and not job and not request.group,
         )
         command = render_command(start, platform, managed=has_managed_base(config))
         files = {
             "command.sh": command.encode(),
-            TRAINING_CONFIG: render_training_config(launching).encode(),
+            TRAINING_CONFIG: render_training_config(request).encode(),
         }
         secrets = secret_sidecar(config.env.secrets)
         if secrets:
             files["secret_env_vars.json"] = json.dumps(secrets, indent=1).encode()
         return files
 
-    def lease_file(self, launching: LaunchRequest) -> tuple[str, bytes] | None:
-        if launching.ref.address.kind is Kind.JOB:
+    def lease_file(self, request: LaunchRequest) -> tuple[str, bytes] | None:
+        if request.ref.address.kind is Kind.JOB:
             return None
-        return TRAINING_CONFIG, render_training_config(launching).encode()
+        return TRAINING_CONFIG, render_training_config(request).encode()
 
 
 def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
@@ -151,7 +151,7 @@ def render_command(start: NodeStart, platform: PlatformTable, *, managed: bool =
     )
 
 
-def render_training_config(launching: "LaunchRequest") -> str:
+def render_training_config(request: "LaunchRequest") -> str:
     """Return the text of the file that says what ran, for people. `air get` looks for it beside the
     command, and shows it; nothing reads it to run it.
 
@@ -161,12 +161,12 @@ def render_training_config(launching: "LaunchRequest") -> str:
     Raises:
         BackendError: tasks cannot choose the base environment.
     """
-    config, inputs = launching.config, launching.inputs
+    config, inputs = request.config, request.inputs
     spec = inputs.spec.fields
     machines = machines_of(config)
     fields: dict[str, Json] = {
         "experiment_name": config.mlflow.experiment or config.name,
-        "mlflow_run_name": config.mlflow.run_name or str(launching.ref),
+        "mlflow_run_name": config.mlflow.run_name or str(request.ref),
         "compute": {
             "num_accelerators": config.gpus,
             "accelerator_type": machines.accelerator if machines is not None else None,
@@ -182,12 +182,12 @@ def render_training_config(launching: "LaunchRequest") -> str:
         "timeout_minutes": math.ceil(config.timeout.seconds / 60) if config.timeout else None,
         "sgpu": _filled(
             {
-                "run": str(launching.ref),
+                "run": str(request.ref),
                 "entrypoint": config.entrypoint,
                 "args": spec.get("args"),
                 "code": inputs.code_digest,
                 "environment": inputs.environment_digest,
-                "git": dict(launching.git),
+                "git": dict(request.git),
             }
         ),
     }

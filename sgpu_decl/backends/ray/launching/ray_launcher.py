@@ -72,51 +72,51 @@ class RayLauncher(RemoteLauncher):
         self._clusters = clusters
         self._project = context.project
 
-    def check(self, launching: LaunchRequest) -> None:
-        super().check(launching)
-        dashboard = self._clusters.launch_at(launching.config)
-        require_planned_cluster(launching, dashboard, self._clusters.answers(dashboard).head)
+    def check(self, request: LaunchRequest) -> None:
+        super().check(request)
+        dashboard = self._clusters.launch_at(request.config)
+        require_planned_cluster(request, dashboard, self._clusters.answers(dashboard).head)
         session_of(dashboard)
-        require_private(launching.config, dashboard)
-        self._secrets(launching)
-        require_uri(launching.config, os.environ)
-        self.require_upstreams(launching, _ELSEWHERE)
-        for upstream in launching.upstreams:
-            waits = upstream.ref in launching.record.after
+        require_private(request.config, dashboard)
+        self._secrets(request)
+        require_uri(request.config, os.environ)
+        self.require_upstreams(request, _ELSEWHERE)
+        for upstream in request.after:
+            waits = upstream.ref in request.record.after
             if waits and self._address(upstream) != dashboard.address.url:
-                raise upstream_elsewhere(launching.ref, upstream.ref, _ELSEWHERE, waits=True)
+                raise upstream_elsewhere(request.ref, upstream.ref, _ELSEWHERE, waits=True)
 
-    def _secrets(self, launching: LaunchRequest) -> dict[str, str]:
-        references = launching.config.env.secrets
-        return resolve_secrets(references, os.environ, launching.folder(self._project))
+    def _secrets(self, request: LaunchRequest) -> dict[str, str]:
+        references = request.config.env.secrets
+        return resolve_secrets(references, os.environ, request.folder(self._project))
 
     def _address(self, record: LaunchRecord) -> str:
         """The cluster that a launch was submitted to, or will be."""
         return self._ray_launches.dashboard(record).address.url
 
     def prepare(
-        self, launchings: Sequence[LaunchRequest], progress: Progress
+        self, requests: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
-        for files in {self._launches.area(item.record).files for item in launchings}:
+        for files in {self._launches.area(item.record).files for item in requests}:
             if isinstance(files, PackagedFiles):
                 files.sweep()
-        return super().prepare(launchings, progress)
+        return super().prepare(requests, progress)
 
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
-        before = self._earlier_submission(launching.record)
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Json]:
+        before = self._earlier_submission(request.record)
         if before is not None:
             return before
-        record = launching.record
+        record = request.record
         dashboard = self._ray_launches.dashboard(record)
         facts = {"address": dashboard.address.url, "session": session_of(dashboard)}
-        require_private(launching.config, dashboard)  # a launch that a crash left was not checked
+        require_private(request.config, dashboard)  # a launch that a crash left was not checked
         files = self._launches.area(record).files
         if isinstance(files, PackagedFiles):
-            self._share_again(launching)
+            self._share_again(request)
         files.put(f"{folder}/{_CLUSTER}", canonical(facts).encode())
         values = {
-            "secrets": self._secrets(launching),
-            "credentials": tracking_credentials(launching.config, os.environ),
+            "secrets": self._secrets(request),
+            "credentials": tracking_credentials(request.config, os.environ),
         }
         if any(values.values()):
             put_value(dashboard, values_name(record.token), json.dumps(values).encode())
@@ -129,11 +129,11 @@ class RayLauncher(RemoteLauncher):
         submit_job(dashboard, record.token, package, metadata)
         return facts
 
-    def _share_again(self, launching: LaunchRequest) -> None:
+    def _share_again(self, request: LaunchRequest) -> None:
         """Have what the launch shares on the head: gc does not see leases that wait here, and may
         have deleted it since."""
-        self.uploader.share([launching], Quiet())
-        self.uploader.release(launching.ref)
+        self.uploader.share([request], Quiet())
+        self.uploader.release(request.ref)
 
     def _earlier_submission(self, record: LaunchRecord) -> dict[str, str] | None:
         """The cluster that an earlier `start` submitted a launch to. If that cluster is gone, the
@@ -247,7 +247,7 @@ def _metadata(record: LaunchRecord) -> dict[str, str]:
 
 
 def require_planned_cluster(
-    launching: "LaunchRequest", dashboard: "Dashboard", head: Callable[[], str | None]
+    request: "LaunchRequest", dashboard: "Dashboard", head: Callable[[], str | None]
 ) -> None:
     """Refuse a launch on another cluster than that of its plan: its ranks were placed on the nodes
     of that one, whose versions and access were checked. `RAY_ADDRESS` may lead elsewhere since a
@@ -262,10 +262,10 @@ def require_planned_cluster(
         StalePlan: it is another one.
         BackendError: the plan does not say which one it was, or the cluster does not answer.
     """
-    placement, address = planned_placement(launching), dashboard.address
+    placement, address = planned_placement(request), dashboard.address
     if placement.address is None:
         error = BackendError(
-            f"the Ray cluster did not answer when `{launching.ref}` was planned, so its ranks have "
+            f"the Ray cluster did not answer when `{request.ref}` was planned, so its ranks have "
             "no place there",
             hint="apply again: that plans again; make a saved plan anew",
             code="unavailable",
@@ -275,14 +275,14 @@ def require_planned_cluster(
     if placement.address != address.url:
         variable = address.source or "RAY_ADDRESS"
         raise StalePlan(
-            f"`{launching.ref}` was planned for the Ray cluster at `{placement.address}`, and the "
+            f"`{request.ref}` was planned for the Ray cluster at `{placement.address}`, and the "
             f"settings here lead to `{address.url}`",
             hint=f"plan again; or set `{variable}` to `{placement.address}` and apply this plan",
             code="other_cluster",
         )
     if head() != placement.head:
         raise StalePlan(
-            f"`{launching.ref}` was planned for another Ray cluster than the one that answers at "
+            f"`{request.ref}` was planned for another Ray cluster than the one that answers at "
             f"`{address.url}` now, or its head was started again since the plan",
             hint="plan again",
             code="other_cluster",

@@ -35,23 +35,23 @@ class RayNodes(NodeProgram):
     def __init__(self, launches: RemoteLaunches) -> None:
         self._launches = launches
 
-    def nodes(self, launching: LaunchRequest) -> int:
-        return planned_placement(launching).nodes
+    def nodes(self, request: LaunchRequest) -> int:
+        return planned_placement(request).nodes
 
-    def processors(self, launching: LaunchRequest) -> int | None:
+    def processors(self, request: LaunchRequest) -> int | None:
         """Those that Ray sets aside for a rank group."""
-        return whole_cpus(planned_placement(launching).bundle)
+        return whole_cpus(planned_placement(request).bundle)
 
-    def inputs(self, launching: LaunchRequest) -> str | None:
+    def inputs(self, request: LaunchRequest) -> str | None:
         """Without storage, the driver sends the outputs to its nodes."""
-        on_head = isinstance(self._launches.area(launching.record).files, HeadPlace)
-        return folder_of_launch(launching.record.token) if on_head else None
+        on_head = isinstance(self._launches.area(request.record).files, HeadPlace)
+        return folder_of_launch(request.record.token) if on_head else None
 
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
-        config, token = launching.config, launching.record.token
-        placement = planned_placement(launching)
-        files = self._launches.area(launching.record).files
-        upstreams = [self._upstream(launching, upstream, start) for upstream in launching.upstreams]
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+        config, token = request.config, request.record.token
+        placement = planned_placement(request)
+        files = self._launches.area(request.record).files
+        upstreams = [self._upstream(request, upstream, start) for upstream in request.after]
         sent: dict[str, Json] | None = None
         platform = _PLATFORM
         launch_folder, back = start.launch, start.back
@@ -84,7 +84,7 @@ class RayNodes(NodeProgram):
             "sent": sent,
             "start": {
                 "arguments": list[Json](start.arguments("RUN", platform)),
-                "python": options_of(launching.config).python,
+                "python": options_of(request.config).python,
             },
             "placement": {
                 **json.loads(placement.id),
@@ -94,17 +94,17 @@ class RayNodes(NodeProgram):
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,
-            "retry": dict(self._launches.retry(launching.record)),
+            "retry": dict(self._launches.retry(request.record)),
         }
         return {LAUNCH: canonical(launch).encode()}
 
     def _upstream(
-        self, launching: LaunchRequest, upstream: LaunchRecord, start: NodeStart
+        self, request: LaunchRequest, upstream: LaunchRecord, start: NodeStart
     ) -> dict[str, Any]:
         """One that the launch comes after, or reads the output of (`cluster.upstream_wait`)."""
         folder, ref = self._launches.folder(upstream), upstream.ref
-        read = ref in outputs_read(launching.inputs.spec)
-        inputs = self.inputs(launching) or f"{start.launch}/{INPUTS}"
+        read = ref in outputs_read(request.inputs.spec)
+        inputs = self.inputs(request) or f"{start.launch}/{INPUTS}"
         return {
             "name": str(ref),
             "token": upstream.token,
@@ -112,18 +112,18 @@ class RayNodes(NodeProgram):
             "back": f"{folder}/{BACK}",
             "retry": dict(self._launches.retry(upstream)),
             "nodes": self.nodes(LaunchRequest(record=upstream)),
-            "waits": ref in launching.record.after,
+            "waits": ref in request.record.after,
             "output": input_folder(inputs, ref) if read else None,
         }
 
 
-def planned_placement(launching: LaunchRequest) -> RayPlacement:
+def planned_placement(request: LaunchRequest) -> RayPlacement:
     """What a launch asks the cluster for. Raises BackendError if its plan does not say."""
     try:
-        return RayPlacement.from_id(launching.inputs.placement or "")
+        return RayPlacement.from_id(request.inputs.placement or "")
     except ValueError:
         raise BackendError(
-            f"the plan of `{launching.ref}` does not say where its ranks go",
+            f"the plan of `{request.ref}` does not say where its ranks go",
             hint="plan again",
             code="launch_failed",
         ) from None

@@ -132,31 +132,31 @@ class NodeProgram(Protocol):
     """Whether the platform makes the MLflow run of an attempt; else a tracker on node 0 does."""
 
     @abstractmethod
-    def nodes(self, launching: LaunchRequest) -> int:
+    def nodes(self, request: LaunchRequest) -> int:
         """How many nodes a run gets; ranks are shared evenly."""
 
-    def processors(self, launching: LaunchRequest) -> int | None:  # noqa: ARG002
+    def processors(self, request: LaunchRequest) -> int | None:  # noqa: ARG002
         """How many processors a run has on each node; None for those that it finds there."""
         return None
 
-    def inputs(self, launching: LaunchRequest) -> str | None:  # noqa: ARG002
+    def inputs(self, request: LaunchRequest) -> str | None:  # noqa: ARG002
         """The folder of each node with the outputs that its ranks read; None if somebody brings
         them to the launch folder before nodes start."""
         return None
 
     @abstractmethod
-    def files(self, launching: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
+    def files(self, request: LaunchRequest, start: NodeStart) -> Mapping[str, bytes]:
         """Files of the backend's own in the launch folder, by name, such as the script that starts
         the agent. Raises BackendError where the backend cannot start this."""
 
-    def lease_file(self, launching: LaunchRequest) -> tuple[str, bytes] | None:  # noqa: ARG002
+    def lease_file(self, request: LaunchRequest) -> tuple[str, bytes] | None:  # noqa: ARG002
         """One of `files`, name and content, that can be uploaded before all others: it is the lease
         of a launch then. None for a lease of its own."""
         return None
 
 
 def launch_files(
-    launching: LaunchRequest,
+    request: LaunchRequest,
     program: NodeProgram,
     layout: RemoteLayout,
     folder: str,
@@ -184,10 +184,10 @@ def launch_files(
         BackendError: the backend cannot start this.
         OSError: the scratch folder takes nothing.
     """
-    nodes = program.nodes(launching)
-    call = launching.call
-    inputs = program.inputs(launching)
-    told = with_outputs(launching, lambda ref: input_folder(inputs or f"{folder}/{INPUTS}", ref))
+    nodes = program.nodes(request)
+    call = request.call
+    inputs = program.inputs(request)
+    told = with_outputs(request, lambda ref: input_folder(inputs or f"{folder}/{INPUTS}", ref))
     spec = launch_spec(
         # The caller's folders are not on any node.
         replace(told, call=replace(call, path=())) if call is not None else told,
@@ -196,11 +196,11 @@ def launch_files(
         folders=SpecFolders(),
         python="environment/tree/bin/python" if environment is not None else "python3",
         nodes=nodes,
-        processors=program.processors(launching),
+        processors=program.processors(request),
     )
     tracker = None
     if not program.makes_mlflow_runs:
-        tracker = node_tracker(launching, project=project, python=spec.python)
+        tracker = node_tracker(request, project=project, python=spec.python)
     if tracker is not None:
         spec = replace(spec, tracker=tracker.spec)
     raw = render_spec(spec)
@@ -221,12 +221,12 @@ def launch_files(
         launch=layout.commands(folder),
         objects=layout.objects,
         back=f"{folder}/{BACK}",
-        code=_hex(launching.inputs.code_digest),
+        code=_hex(request.inputs.code_digest),
         environment=_hex(environment),
         part=part,
-        outputs=() if inputs is None else _outputs(launching, program, layout, folder, inputs),
+        outputs=() if inputs is None else _outputs(request, program, layout, folder, inputs),
     )
-    return {**files, **program.files(launching, start)}
+    return {**files, **program.files(request, start)}
 
 
 def input_folder(inputs: str, ref: AttemptRef) -> str:
@@ -235,10 +235,10 @@ def input_folder(inputs: str, ref: AttemptRef) -> str:
 
 
 def _outputs(
-    launching: LaunchRequest, program: NodeProgram, layout: RemoteLayout, folder: str, inputs: str
+    request: LaunchRequest, program: NodeProgram, layout: RemoteLayout, folder: str, inputs: str
 ) -> tuple[ReadOutput, ...]:
     """What nodes of a launch with that launch folder bring to their folder `inputs`."""
-    read = outputs_read(launching.inputs.spec)
+    read = outputs_read(request.inputs.spec)
     return tuple(
         ReadOutput(
             name=str(upstream.ref),
@@ -246,7 +246,7 @@ def _outputs(
             nodes=program.nodes(LaunchRequest(record=upstream)),
             folder=input_folder(inputs, upstream.ref),
         )
-        for upstream in launching.upstreams
+        for upstream in request.after
         if upstream.ref in read
     )
 

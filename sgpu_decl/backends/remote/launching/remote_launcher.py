@@ -56,7 +56,7 @@ class RemoteLauncher(Launcher):
         self._known: set[str] = set()  # the tokens of what `staged` found
 
     @abstractmethod
-    def start(self, launching: LaunchRequest, folder: str) -> Mapping[str, Json]:
+    def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Json]:
         """Start the nodes of a launch, whose launch folder is whole. A second call with the same
         token starts nothing new.
 
@@ -68,7 +68,7 @@ class RemoteLauncher(Launcher):
             BackendError: nothing was started.
         """
 
-    def staged_facts(self, launching: LaunchRequest) -> Mapping[str, Json]:  # noqa: ARG002
+    def staged_facts(self, request: LaunchRequest) -> Mapping[str, Json]:  # noqa: ARG002
         """What the marker of a launch that is staged says beside what it uses."""
         return {}
 
@@ -89,29 +89,29 @@ class RemoteLauncher(Launcher):
             OutcomeUnknown: it has to stay open.
         """
 
-    def check(self, launching: LaunchRequest) -> None:
-        require_code(self._store(), launching)
+    def check(self, request: LaunchRequest) -> None:
+        require_code(self._store(), request)
 
-    def require_upstreams(self, launching: LaunchRequest, elsewhere: str) -> None:
+    def require_upstreams(self, request: LaunchRequest, elsewhere: str) -> None:
         """Refuse a launch whose nodes would not find an upstream, or the output of one. `elsewhere`
         says where one was launched that is not in the same staging area."""
-        known = {upstream.ref: upstream for upstream in launching.upstreams}
-        for ref in dict.fromkeys((*known, *outputs_read(launching.inputs.spec))):
-            upstream, waits = known.get(ref), ref in launching.record.after
+        known = {upstream.ref: upstream for upstream in request.after}
+        for ref in dict.fromkeys((*known, *outputs_read(request.inputs.spec))):
+            upstream, waits = known.get(ref), ref in request.record.after
             if upstream is None:
-                raise output_gone(launching.ref, ref)
-            if upstream.backend != launching.record.backend:
+                raise output_gone(request.ref, ref)
+            if upstream.backend != request.record.backend:
                 place = f"on the backend `{upstream.backend}`"
-                raise upstream_elsewhere(launching.ref, ref, place, waits=waits)
-            if not self._launches.shares_area(upstream, launching.config):
-                raise upstream_elsewhere(launching.ref, ref, elsewhere, waits=waits)
+                raise upstream_elsewhere(request.ref, ref, place, waits=waits)
+            if not self._launches.shares_area(upstream, request.config):
+                raise upstream_elsewhere(request.ref, ref, elsewhere, waits=waits)
             if not waits and self._attempts.place(upstream) is None:
-                raise output_gone(launching.ref, ref)
+                raise output_gone(request.ref, ref)
 
     def prepare(
-        self, launchings: Sequence[LaunchRequest], progress: Progress
+        self, requests: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
-        self.uploader.share(launchings, progress)
+        self.uploader.share(requests, progress)
         return ()
 
     def provisional_reference(self, record: LaunchRecord) -> str:
@@ -120,16 +120,16 @@ class RemoteLauncher(Launcher):
     def place_words(self, record: LaunchRecord) -> str | None:
         return f"from the folder `{self._launches.folder(record)}`"
 
-    def stage(self, launching: LaunchRequest) -> None:
-        record = launching.record
+    def stage(self, request: LaunchRequest) -> None:
+        record = request.record
         # The storage is not asked for a marker: after a crash `staged` was, and only this apply
         # knows the token of a new launch.
         if record.token in self._known or self._launches.was_started(record):
             self.uploader.release(record.ref)
             return
         try:
-            uses = self.uploader.fill(launching)
-            self._launches.mark(record, uses, **self.staged_facts(launching))
+            uses = self.uploader.fill(request)
+            self._launches.mark(record, uses, **self.staged_facts(request))
             self._staged[record.ref] = uses
             self._known.add(record.token)
         except SgpuError:
@@ -146,8 +146,8 @@ class RemoteLauncher(Launcher):
         self._known.add(record.token)
         return True
 
-    def launch(self, launching: LaunchRequest) -> str:
-        record, folder = launching.record, self._launches.folder(launching.record)
+    def launch(self, request: LaunchRequest) -> str:
+        record, folder = request.record, self._launches.folder(request.record)
         uses: Uses | Mapping[str, Json] | None = self._staged.pop(record.ref, None)
         staged_here = uses is not None
         if uses is None:
@@ -162,7 +162,7 @@ class RemoteLauncher(Launcher):
             self.require_completable(record)
             uses = marker["uses"]
         try:
-            facts = self.start(launching, folder)
+            facts = self.start(request, folder)
         except OutcomeUnknown:
             raise
         except SgpuError as error:
@@ -181,9 +181,9 @@ class RemoteLauncher(Launcher):
             ) from error
         return self._launches.reference(record)
 
-    def unstage(self, launching: LaunchRequest) -> None:
-        self._staged.pop(launching.ref, None)
-        self._undo(launching.record)
+    def unstage(self, request: LaunchRequest) -> None:
+        self._staged.pop(request.ref, None)
+        self._undo(request.record)
 
     def _undo(self, record: LaunchRecord) -> None:
         """Undo `stage`. A plan after a failed launch has the same attempt number, and so the same

@@ -108,7 +108,7 @@ def upload_environment(
 
 def fill_launch_folder(
     area: StagingArea,
-    launching: LaunchRequest,
+    request: LaunchRequest,
     program: NodeProgram,
     *,
     project: Path,
@@ -129,18 +129,18 @@ def fill_launch_folder(
         SgpuError: something is missing here, or the storage refuses it.
         OSError: this machine has no room.
     """
-    folder = area.layout.launch(launching.record)
+    folder = area.layout.launch(request.record)
     commands = area.layout.commands(folder)
-    alone = launching.config.gpus <= program.nodes(launching)  # one rank on each node
+    alone = request.config.gpus <= program.nodes(request)  # one rank on each node
     with scratch_folder("launch") as scratch:
         pickles = scratch / "call"
         pickles.mkdir()
         code = None
-        if launching.inputs.code_digest is not None and not alone:
+        if request.inputs.code_digest is not None and not alone:
             code = scratch / "code"
-            store.materialize(launching.inputs.code_digest, code, launching.progress)
+            store.materialize(request.inputs.code_digest, code, request.progress)
         files = launch_files(
-            launching, program, area.layout, folder, project=project, root=root,
+            request, program, area.layout, folder, project=project, root=root,
             scratch=pickles, code=code, environment=environment, part=area.files.part,
         )  # fmt: skip
         last = files.pop(LAST)
@@ -185,7 +185,7 @@ class Uploader:
         self._program = program
         self._leases: dict[AttemptRef, Lease] = {}
 
-    def share(self, launchings: Sequence[LaunchRequest], progress: Progress) -> None:
+    def share(self, requests: Sequence[LaunchRequest], progress: Progress) -> None:
         """Upload what launches share with others: agent, code, environments. From now on each has
         a lease, until `release`.
 
@@ -193,33 +193,33 @@ class Uploader:
             SgpuError: it is missing here, or the storage refuses it.
         """
         groups: dict[StagingArea, list[LaunchRequest]] = {}
-        for launching in launchings:
-            groups.setdefault(self._area_of(launching), []).append(launching)
+        for request in requests:
+            groups.setdefault(self._area_of(request), []).append(request)
         for area, group in groups.items():
             apart = area.layout.command_root is not None
             own = None if apart else self._program.lease_file(group[0])
             lease = Lease(area, [item.record for item in group], own)
             lease.begin()
             try:
-                for launching in group:
-                    self._upload(launching, area, progress)
+                for request in group:
+                    self._upload(request, area, progress)
             except SgpuError:
                 lease.drop()
                 raise
             self._leases |= dict.fromkeys((item.ref for item in group), lease)
 
-    def fill(self, launching: LaunchRequest) -> Uses:
+    def fill(self, request: LaunchRequest) -> Uses:
         """Upload the launch folder, and what it shares unless that was done; return what it needs.
 
         Raises:
             SgpuError: it is missing here, or the storage refuses it.
         """
-        if launching.ref not in self._leases:
-            self.share([launching], Quiet())
+        if request.ref not in self._leases:
+            self.share([request], Quiet())
         try:
-            return self._filled(launching)
+            return self._filled(request)
         except SgpuError:
-            self.release(launching.ref)
+            self.release(request.ref)
             raise
 
     def release(self, ref: AttemptRef) -> None:
@@ -228,30 +228,30 @@ class Uploader:
         if lease is not None:
             lease.release(ref)
 
-    def _filled(self, launching: LaunchRequest) -> Uses:
-        area = self._area_of(launching)
-        uses = self._upload(launching, area, Quiet())
+    def _filled(self, request: LaunchRequest) -> Uses:
+        area = self._area_of(request)
+        uses = self._upload(request, area, Quiet())
         try:
             fill_launch_folder(
                 area,
-                launching,
+                request,
                 self._program,
                 project=self._project,
-                root=launching.code_root(self._project),
+                root=request.code_root(self._project),
                 store=self._store,
                 environment=uses.environment,
             )
         except OSError as error:
             raise BackendError(
-                f"`{launching.ref}` could not be staged: {error_text(error)}",
+                f"`{request.ref}` could not be staged: {error_text(error)}",
                 hint=f"see that there is room in `{tempfile.gettempdir()}`",
                 code="launch_failed",
             ) from error
         return uses
 
-    def _upload(self, launching: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
+    def _upload(self, request: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
         agent = upload_agent(area, progress)
-        code, environment = launching.inputs.code_digest, launching.inputs.environment_digest
+        code, environment = request.inputs.code_digest, request.inputs.environment_digest
         if code is not None:
             upload_code(area, self._store, code, progress)
         if environment is not None:

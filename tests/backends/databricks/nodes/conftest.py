@@ -140,13 +140,13 @@ def make_hosted(tmp_path: Path) -> Iterator[Callable[..., Hosted]]:
             "name": "test", "gpus": 2, "type": "A10", "grace": "400ms",
             "entrypoint": "main.py:main", **config,
         }  # fmt: skip
-        launching = launching_of(
+        request = launching_of(
             token=token, spec=json.dumps(given), code_digest=code_of(source) if code else None,
             call=call,
         )  # fmt: skip
         (home / "scratch").mkdir()
         files = workspace_files_of(
-            launching, root=root, nodes=nodes, scratch=home / "scratch", folder=str(launch),
+            request, root=root, nodes=nodes, scratch=home / "scratch", folder=str(launch),
             code=root, environment=environment,
         )  # fmt: skip
         for name, content in files.items():

@@ -49,9 +49,9 @@ def test_it_runs_without_anything_else(tmp_path: Path) -> None:
 def test_a_secret_of_this_machine_is_refused(tmp_path: Path, reference: str) -> None:
     given = {"gpus": 1, "type": "A10", "entrypoint": "main.py:main",
              "env": {"secrets": {"HF_TOKEN": reference}}}  # fmt: skip
-    launching = launching_of(token="t", spec=json.dumps(given), code_digest=None)
+    request = launching_of(token="t", spec=json.dumps(given), code_digest=None)
     with pytest.raises(BackendError, match="HF_TOKEN") as caught:
         workspace_files_of(
-            launching, root=tmp_path, nodes=1, scratch=tmp_path, folder="/w/runs/l/r/1"
+            request, root=tmp_path, nodes=1, scratch=tmp_path, folder="/w/runs/l/r/1"
         )
     assert "databricks:scope/key" in (caught.value.hint or "")
