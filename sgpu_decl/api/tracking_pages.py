@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.maintenance.tracking_sync import require_mlflow
 from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
-from sgpu_decl.tracking.tracking_request import require_mlflow
 
 if TYPE_CHECKING:
     from sgpu_decl.api.session import Session

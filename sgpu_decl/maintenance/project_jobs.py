@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.argument_checks import checked_calls
-from sgpu_decl.model.job import JobView
 from sgpu_decl.model.selectors import match_addresses, resource_named
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project

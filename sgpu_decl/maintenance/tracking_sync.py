@@ -5,15 +5,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.masks import mask
+from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import read_record
-from sgpu_decl.tracking.tracking_request import require_mlflow
+from sgpu_decl.tracking.tracking_request import available
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt import AttemptRef
     from sgpu_decl.runs.project_runs import ProjectRuns
     from sgpu_decl.tracking.sync import SyncResult
+
+
+def require_mlflow() -> None:
+    """Refuse a command that needs MLflow where this interpreter has none."""
+    if not available():
+        raise SgpuError(
+            "MLflow is not installed",
+            hint=f"install it with `{extra_command('mlflow')}`",
+            code="mlflow_missing",
+        )
 
 
 def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) -> "SyncResult":

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sgpu_decl.backends.base import Attempts
 from sgpu_decl.errors import BackendError, NotFound
+from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.launch import LaunchRecord
@@ -19,6 +20,7 @@ from sgpu_decl.planning.live_state import (
 from sgpu_decl.planning.project import Project
 
 
+@checked_calls
 class AttemptViews:
     """What is known of the attempts of one project and target. The ends that were seen are kept
     for who records them."""

@@ -68,19 +68,6 @@ def available() -> bool:
     return find_spec("mlflow") is not None
 
 
-def require_mlflow() -> None:
-    """Refuse a command that needs MLflow where this interpreter has none."""
-    if not available():
-        from sgpu_decl.distribution import extra_command  # nodes do not have them
-        from sgpu_decl.errors import SgpuError
-
-        raise SgpuError(
-            "MLflow is not installed",
-            hint=f"install it with `{extra_command('mlflow')}`",
-            code="mlflow_missing",
-        )
-
-
 def tracker_spec(*, enabled: bool) -> TrackerCommand | None:
     """Return the command of the tracker process, or None if the attempt is not tracked.
 

@@ -84,8 +84,8 @@ def test_a_field_that_is_misspelt_is_answered_with_the_nearest(sgpu: Any) -> Non
         ("targets.prod.runs", "project.targets.NAME.runs: "),
         ("variables", "project.variables: mapping of text, number, true or false\n"),
         ("variables.lr.default", "project.variables.NAME.default: any value\n"),
-        ("jobs.trigger", "project.jobs.trigger: mapping\n  What starts the job"),
-        ("project.jobs.nightly.trigger", "project.jobs.nightly.trigger: mapping\n  What starts"),
+        ("jobs.trigger", "project.jobs.trigger: mapping\n  The event that starts"),
+        ("project.jobs.nightly.trigger", "project.jobs.nightly.trigger: mapping\n  The event"),
         ("jobs.trigger.every", "project.jobs.trigger.every: duration"),
     ],
 )

@@ -47,5 +47,5 @@ def test_ranks_that_failed_beside_the_first_are_listed(sgpu: Shell) -> None:
     shown = sgpu.here("logs", "pair")
     assert f"this is rank {first}\n" in shown.out
     assert "this is rank 0" not in shown.out
-    assert f"rank {first} failed first" in shown.err
+    assert f"this is the output of rank {first}, which failed first" in shown.err
     assert "this is rank 0" in sgpu.here("logs", "pair", "--rank", "0").out

@@ -31,7 +31,7 @@ def test_the_template_is_the_example_under_another_name(sgpu: Shell) -> None:
         cwd=EXAMPLE, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     assert {name for name in made["written"] if not name.startswith("schemas/")} == set(tracked)
-    assert "2 runs in 7 files" in sgpu.done("validate", "--strict").out
+    assert "2 runs and 1 job in 7 files" in sgpu.done("validate", "--strict").out
     sgpu.done("fmt", "--check")
     plan = sgpu.data("plan")
     assert {one["address"]: one["code"]["files"] for one in plan["changes"]} == {

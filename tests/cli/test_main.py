@@ -35,7 +35,8 @@ def test_wrong_usage_is_64_with_a_way_on(
     shown = capsys.readouterr()
     assert shown.out == ""
     assert cause.lower() in shown.err.lower()
-    assert "see `sgpu" in shown.err.partition("\nhint: ")[2]
+    hint = shown.err.partition("\nhint: ")[2]
+    assert "see `sgpu" in hint or hint == "write `90s`, `6h` or `1h30m`\n"
 
 
 def test_wrong_usage_under_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_the_readme_counts_what_the_table_of_faults_lists() -> None:
     text = " ".join(README.read_text().split())
     assert f"lists {len(faults)} faults" in text
     assert f"{len(compared)} of them also ran under torchrun" in text
-    assert f"{len(wrong)} reports blamed another rank or none" in text
+    assert f"{len(wrong)} reports blamed the wrong rank or none" in text
     assert f"{len(left)} runs left processes behind" in text
 
 

@@ -98,7 +98,7 @@ def test_what_is_no_answer_gives_nothing(answer: bytes) -> None:
 def test_the_table_in_the_docs_is_that_of_the_code() -> None:
     head = "|---|---|---|\n"
     before, title, after = DOCS.read_text().partition(
-        f"| NAME | Ray's name | of the nodes together |\n{head}"
+        f"| NAME | Ray's name | value for the whole cluster |\n{head}"
     )
     rows = ""
     for metric in METRICS:
