@@ -25,7 +25,7 @@ def command(*, source: ProjectSource, name: str | None, output: str) -> int:
 
     fetch does not download a file twice. Files of a run on this machine are here already.
 
-    Exit codes: 0 ok, 1 error, or some files are missing.
+    Exit codes: 0 ok, 1 error or missing files.
     """
     session, names = open_named(source, (name,) if name else ())
     ref = session.runs.find_one(*names)

@@ -40,8 +40,8 @@ def command(
     """Write a first run.yaml into DIR (here by default), with its JSON Schema. Nothing is
     overwritten.
 
-    Without --from, init also writes a small train.py. It has two ranks on the CPU, which works on
-    any machine.
+    Without --from, init also writes a small train.py. The run has two ranks on the CPU, so it works
+    on any machine.
     """
     from sgpu_decl.api.first_files import write_first_files, write_first_repository
 

@@ -169,7 +169,7 @@ def log_command(*, source: ProjectSource, tail: int, output: str) -> int:
 @lock_option
 @output_option()
 def push_command(*, source: ProjectSource, state_file: Path, output: str) -> int:
-    """Replace the recorded state by FILE, a state that `sgpu state pull` printed.
+    """Replace the recorded state by FILE, which `sgpu state pull > FILE` wrote.
 
     So you can move a state from a shared store to this machine, or to another store. push refuses
     FILE if another state is recorded, or a newer version of this one.
@@ -207,7 +207,7 @@ def migrate_command(*, source: ProjectSource, output: str) -> int:
 @lock_option
 @output_option()
 def claim_command(*, source: ProjectSource, output: str) -> int:
-    """Bind a shared state to this repository and folder, after you renamed one of them.
+    """Bind a shared state to this repository and folder, after you rename one of them.
 
     From then on, sgpu refuses commands in a checkout of another repository, or in another folder.
     Each target has its own state.

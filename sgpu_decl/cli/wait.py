@@ -36,7 +36,7 @@ def command(
     NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
     means all its runs.
 
-    Exit codes: 0 all succeeded, 1 timeout, 5 a run did not succeed, 130 interrupted.
+    Exit codes: 0 all succeeded, 1 error or timeout, 5 a run did not succeed, 130 interrupted.
     """
     limit = read_duration(timeout) if timeout is not None else None
     session, names = open_named(source, names)
