@@ -26,10 +26,12 @@ OTHERS = {
     "mlflow": "tracking",
     "nvidia-ml-py": "NVIDIA's own bindings of NVML",
     "obstore": "a state in a bucket",
+    "optuna": "a search for hyperparameters",
     "psutil": "MLflow's system metrics",
     "psycopg": "a state in PostgreSQL",
     "ray": "Ray",
     "tensorboard": "TensorBoard",
+    "torch": "training, and what writes for TensorBoard",
     "uv": "declared environments",
     "wandb": "an example of a package",
 }
