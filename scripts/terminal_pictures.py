@@ -196,7 +196,8 @@ def plan_databricks(terminal: Terminal) -> str:
             DATABRICKS_TOKEN=server.token(),
             DATABRICKS_CONFIG_FILE=str(terminal.folder.parent / "databrickscfg"),
         )
-        return there.typed("plan", "-t", "databricks").replace(server.url, WORKSPACE)
+        shown = there.typed("plan", "-t", "databricks").replace(server.url, WORKSPACE)
+        return re.sub(r"user-[0-9a-f]{8}@example\.com", "me@example.com", shown)
 
 
 @dataclass(frozen=True)

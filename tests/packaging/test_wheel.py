@@ -51,5 +51,6 @@ def test_the_wheel_plans_and_applies_an_example_far_from_the_source(tmp_path: Pa
     assert json.loads(schema.read_text())["type"] == "object"
 
     run(sgpu, "init", "--template", "gitops", "vision", cwd=tmp_path)
-    assert "2 runs in 7 files" in run(sgpu, "validate", "--strict", cwd=tmp_path / "vision")
+    validated = run(sgpu, "validate", "--strict", cwd=tmp_path / "vision")
+    assert "2 runs and 1 job in 7 files" in validated
     assert (tmp_path / "vision/.github/workflows/sgpu.yml").is_file()
