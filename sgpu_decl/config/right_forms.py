@@ -62,7 +62,6 @@ RIGHT_FORMS = {
     "removed": "[job.old]",
     "state": "{kind: folder, path: /shared/state}",
     "functions": "{keep_warm: 2m}",
-    "targets": "{prod: {backend: {kind: databricks}}}",
     "variables": "{lr: {default: 0.1}}",
 }
 """By the field's path in a run, a job or a project file, as one line of YAML."""

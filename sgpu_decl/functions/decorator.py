@@ -71,14 +71,14 @@ def distributed(
     Args:
         num_accelerators: how many ranks; also `gpus`. By default all GPUs of this machine.
         accelerator_type: a GPU by its name (`A100`, `H100`, `RTX_4090`), `GPU` for whatever there
-            is, `CPU`, a node such as `GPU_8xH100`, or a `GPUType`, in any case; also `gpu_type`.
+            is, `CPU`, a node such as `GPU_8xH100`, or a `GPUType`, in upper or lower case; also `gpu_type`.
             Needed with `remote=True`.
         remote: run on the backend that the project's `functions` name, instead of on this machine.
         timeout: how long the ranks may run: seconds, a `timedelta`, or `6h`. 3 hours on this
             machine by default; None for no limit.
         num_gpus: `gpus`, with a warning.
         run_async: return a `DistributedFunctionCall` at once, and let the ranks go on.
-        target: the target of the project whose `functions` apply.
+        target: the target of the project; its `functions` are the defaults of the call.
 
     Raises:
         InvalidInput: a setting is of the wrong kind, or two say different things.

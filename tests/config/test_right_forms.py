@@ -26,8 +26,6 @@ NOTHING: dict[str, Any] = {
     "project": {"name": "p"},
     "runs": {"train": {"gpus": 1, "type": "CPU", "entrypoint": "train.py"}},
 }
-AROUND = ("after", "targets", "environments")
-"""What is taken beside other runs, variables or fields alone."""
 
 
 class Loader(yaml.SafeLoader):
@@ -76,13 +74,13 @@ def members(annotation: object) -> Iterator[object]:
 
 def is_taken(path: str, form: str) -> bool:
     """Whether a field takes a form, wherever a field of that name stands."""
-    if path in AROUND:
-        return True
     value = values_of(form)
+    beside = {**NOTHING["runs"], "prepare": NOTHING["runs"]["train"]}
     places = [
         laid({**RUN, "entrypoint": "train.py:main"}, path, value),
         laid({k: v for k, v in RUN.items() if path != "command" or k != "entrypoint"}, path, value),
         laid(NOTHING, path, value),
+        laid({**NOTHING, "runs": beside}, f"runs.train.{path}", value),
         laid(NOTHING, f"environments.e.{path}", value),
         laid(NOTHING, "jobs.nightly", laid(JOB, path, value)),
         laid(NOTHING, "jobs.nightly", laid({"run": "train"}, path, value)),
