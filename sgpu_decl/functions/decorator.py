@@ -71,8 +71,8 @@ def distributed(
     Args:
         num_accelerators: how many ranks; also `gpus`. By default all GPUs of this machine.
         accelerator_type: a GPU by its name (`A100`, `H100`, `RTX_4090`), `GPU` for whatever there
-            is, `CPU`, a node such as `GPU_8xH100`, or a `GPUType`, in upper or lower case; also `gpu_type`.
-            Needed with `remote=True`.
+            is, `CPU`, a node such as `GPU_8xH100`, or a `GPUType`, in upper or lower case; also
+            `gpu_type`. Needed with `remote=True`.
         remote: run on the backend that the project's `functions` name, instead of on this machine.
         timeout: how long the ranks may run: seconds, a `timedelta`, or `6h`. 3 hours on this
             machine by default; None for no limit.
