@@ -303,14 +303,14 @@ class Session:
         )
 
     def field_origins(
-        self, prepared: "Prepared"
+        self, plan: "Plan"
     ) -> "Mapping[tuple[Address, str], tuple[FieldOrigin, ...]]":
         """What led to each field that a plan of this session shows, by its address and path: the
         place of its value, those that filled its references, and those of values that it
         replaced."""
         from sgpu_decl.planning.field_origins import field_origins
 
-        return field_origins(prepared.plan, self._project)
+        return field_origins(plan, self._project)
 
     def save(
         self, prepared: "Prepared", path: str | Path, *, progress: "Progress | None" = None

@@ -9,7 +9,7 @@ from sgpu_decl.applying.launch_records import incomplete
 from sgpu_decl.applying.release import free_old_versions
 from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
-from sgpu_decl.model.backend_kinds import kind_named
+from sgpu_decl.model.backend_kinds import job_rules
 from sgpu_decl.model.event import Step
 from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.jsonable import Json, Spec
@@ -146,7 +146,8 @@ class Jobs:
             return spec
         located = backend.located(spec, request, applied)
         backend.stage(request, located)
-        return taking(located, spec, ignored_by(spec))
+        ignored = ignored_by(spec, change.address.name, job_rules(change.backend))
+        return taking(located, spec, ignored)
 
     def _recorded(self, change: Change) -> tuple[Resource, JobHandle]:
         recorded = self.state.resources.get(change.address)
@@ -158,8 +159,8 @@ class Jobs:
 def _require_ours(change: Change, handle: JobHandle, backend: JobBackend) -> None:
     """Refuse a job that another tool manages: it may have taken over the job since it was planned.
     Raises SgpuError."""
-    rules_of, document = kind_named(change.backend).jobs, backend.read(handle.id)
-    manager = rules_of().manager(document) if rules_of and document is not None else None
+    document = backend.read(handle.id)
+    manager = job_rules(change.backend).manager(document) if document is not None else None
     if manager is not None:
         raise SgpuError(
             f"the job {handle.id} is managed by {manager}, and is left as it is",

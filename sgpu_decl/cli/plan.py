@@ -149,14 +149,16 @@ def command(
             if blame:
                 from sgpu_decl.views.blame_text import with_origins
 
-                data = with_origins(data, plan, session.field_origins(prepared))
+                data = with_origins(data, plan, session.field_origins(plan))
             answer({**data, "files": _files_json(prepared)} if files else data, error=error)
         else:
             show_plan(prepared, output=output, limit=limit, files=files)
             if blame:
                 from sgpu_decl.views.blame_text import blame_text
+                from sgpu_decl.views.job_fields import in_words_of_yaml
 
-                show(f"\n{blame_text(plan, session.field_origins(prepared))}", nl=False)
+                told = in_words_of_yaml(plan)
+                show(f"\n{blame_text(told, session.field_origins(told))}", nl=False)
             if error is not None:
                 show_error(error)
         if proposing:

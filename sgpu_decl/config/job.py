@@ -16,7 +16,8 @@ from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.text.shape import OtherToolKey
 
 _TABLE = re.compile(r"[^.\s]+\.[^.\s]+\.[^.\s]+")
-_PERIODS = {"minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
+PERIODS = {"minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
+"""The units of `trigger.every`, in seconds."""
 
 
 def _cron(text: str) -> str:
@@ -73,7 +74,7 @@ def _tables(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _period(value: Duration) -> Duration:
-    if value.seconds <= 0 or value.seconds % _PERIODS["minutes"]:
+    if value.seconds <= 0 or value.seconds % PERIODS["minutes"]:
         raise problem("bad_duration", "{path} must be a whole number of minutes", "such as `6h`")
     return value
 
@@ -110,8 +111,8 @@ class Trigger(Block):
         `WEEKS`."""
         if self.every is None:
             return None
-        unit = [name for name, long in _PERIODS.items() if self.every.seconds % long == 0][-1]
-        return int(self.every.seconds) // _PERIODS[unit], unit.upper()
+        unit = [name for name, long in PERIODS.items() if self.every.seconds % long == 0][-1]
+        return int(self.every.seconds) // PERIODS[unit], unit.upper()
 
 
 class Notebook(Block):

@@ -31,6 +31,7 @@ __all__ = [
     "bases_of",
     "capabilities_of",
     "is_remote",
+    "job_rules",
     "kind_named",
     "may_have_base",
     "only_kind",
@@ -177,6 +178,18 @@ def is_remote(name: str) -> bool:
         BackendError: see `kind_named`.
     """
     return kind_named(name).capabilities.remote
+
+
+def job_rules(name: str) -> "JobRules":
+    """The rules of the jobs of that kind; those of no platform if it keeps none, or is not
+    installed any more."""
+    from sgpu_decl.model.job import JobRules
+
+    try:
+        rules_of = kind_named(name).jobs
+    except BackendError:
+        rules_of = None
+    return rules_of() if rules_of is not None else JobRules()
 
 
 def only_kind(does: str, fits: Callable[[BackendKind], object]) -> BackendKind:

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
@@ -62,6 +62,20 @@ class JobStart:
     paused: bool | None = field(default=None, metadata=UNWRITTEN)
 
 
+@dataclass(frozen=True, slots=True)
+class JobField:
+    """A setting of a job as the YAML says it: the path of a field, and the value there. A setting
+    that is `implied` goes without saying."""
+
+    path: str
+    value: Json
+    implied: bool = False
+
+
+def _field_alone(path: str, settings: Mapping[str, Json]) -> JobField:
+    return JobField(path, settings[path])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobRules:
     """Attributes:
@@ -75,6 +89,9 @@ class JobRules:
     start: says what starts a job, of its document.
     link: where a person looks at a job, of its workspace and its id.
     changing: the levels of permissions that let somebody change a job.
+    field: a setting as the YAML says it, of its path and all settings by their paths.
+    setting_paths: the paths of the settings that a field of the YAML leads to, of the field and the
+        name of the job; a path of a setting leads to itself.
     staged_by: the user whose own staging folder a job is launched from, of its document; None where
         the folder is nobody's own.
     is_id: whether a text may be the id of a job.
@@ -90,6 +107,8 @@ class JobRules:
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
     changing: frozenset[str] = frozenset()
+    field: Callable[[str, Mapping[str, Json]], JobField] = _field_alone
+    setting_paths: Callable[[str, str], tuple[str, ...]] = lambda field, name: (field,)  # noqa: ARG005
     staged_by: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
     is_id: Callable[[str], bool] = bool
     manager: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
@@ -119,10 +138,13 @@ def _default(rules: JobRules, path: str) -> JobDefault | None:
     return None
 
 
-def first_match(patterns: Iterable[tuple[str, JobRule]], path: str) -> JobRule | None:
-    """The rule of the first pattern that holds for a path, or for what is above it."""
+_Found = TypeVar("_Found")
+
+
+def first_match(patterns: Iterable[tuple[str, _Found]], path: str) -> _Found | None:
+    """What belongs to the first pattern that holds for a path, or for what is above it."""
     parts = path.split(".")
-    return next((rule for pattern, rule in patterns if _fits(pattern.split("."), parts)), None)
+    return next((found for pattern, found in patterns if _fits(pattern.split("."), parts)), None)
 
 
 def _fits(names: list[str], parts: list[str]) -> bool:
@@ -212,7 +234,6 @@ class DesiredJob:
     rules: JobRules = field(default_factory=JobRules, compare=False)
     kept: tuple[Spec, ...] = ()
     prevent_destroy: bool = False
-    ignore_changes: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )

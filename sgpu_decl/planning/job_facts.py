@@ -11,7 +11,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.backend_kinds import kind_named, only_kind
+from sgpu_decl.model.backend_kinds import job_rules, kind_named, only_kind
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
 from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
@@ -119,14 +119,14 @@ def managers(jobs: Iterable[Resource], job_backends: "JobBackends") -> dict[Addr
     answer has none: apply looks again before it deletes one."""
     found = {}
     for job in jobs:
-        handle, rules_of = handle_of(job), kind_named(job.backend).jobs
-        if handle is None or rules_of is None:
+        handle = handle_of(job)
+        if handle is None:
             continue
         try:
             document = job_backend_for(job.spec, handle, job_backends, job.owner).read(handle.id)
         except BackendError:
             continue
-        manager = rules_of().manager(document) if document is not None else None
+        manager = job_rules(job.backend).manager(document) if document is not None else None
         if manager is not None:
             found[job.address] = manager
     return found
@@ -167,7 +167,6 @@ def _desired(
         spec=NO_FIELDS,
         title=config.name or job.address.name,
         prevent_destroy=config.lifecycle.prevent_destroy,
-        ignore_changes=tuple(config.lifecycle.ignore_changes),
     )
     if not is_planned(job.address):
         return bare

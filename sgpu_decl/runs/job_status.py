@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.backend_kinds import kind_named
-from sgpu_decl.model.job import JobHandle, JobLaunch, JobRules, JobStart, JobView, recorded_handle
+from sgpu_decl.model.backend_kinds import job_rules
+from sgpu_decl.model.job import JobHandle, JobLaunch, JobStart, JobView, recorded_handle
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.job_spec import job_backend_for
 from sgpu_decl.planning.project import Project
@@ -16,7 +16,7 @@ def describe_job(project: Project, job: Resource) -> JobView:
     handle = recorded_handle(job) if job.remote else None
     document, last, error = _seen(project, job, handle)
     spec: Mapping[str, Any] = job.spec.fields
-    rules, settings = _rules(job), document or spec
+    rules, settings = job_rules(job.backend), document or spec
     start = rules.start(settings)
     return JobView(
         address=job.address,
@@ -32,15 +32,6 @@ def describe_job(project: Project, job: Resource) -> JobView:
         last=last,
         error=error.message if error else None,
     )
-
-
-def _rules(job: Resource) -> JobRules:
-    """None of a platform, if the backend is not installed any more."""
-    try:
-        rules_of = kind_named(job.backend).jobs
-    except BackendError:
-        return JobRules()
-    return rules_of() if rules_of is not None else JobRules()
 
 
 def _state(start: JobStart, document: Mapping[str, Any] | None, error: BackendError | None) -> str:

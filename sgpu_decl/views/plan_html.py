@@ -6,6 +6,7 @@ from datetime import datetime
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Plan
+from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.notebook_html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
 from sgpu_decl.views.plan_words import (
@@ -29,6 +30,7 @@ _COLUMNS = 80
 
 def render(plan: Plan, *, now: datetime) -> str:
     """Return the plan as HTML. `now` is what ages count from."""
+    plan = in_words_of_yaml(plan)
     changed = [change for change in plan.changes if not change.idle]
     return page(
         "".join(f"<div>{code(line)}</div>" for line in platform_lines(plan)),

@@ -15,6 +15,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.views.cell_groups import CellGroup, grouped
+from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.markdown import code, prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
 from sgpu_decl.views.plan_words import (
@@ -48,6 +49,7 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
             fields of its least important changes, equal checks beyond three, and changes. Each
             omission is counted.
     """
+    plan = in_words_of_yaml(plan)
     changed = grouped(filter(caused_here, plan.changes))
     changed.sort(key=_importance)
     head = [_marker(plan), "", f"**{summary_line(plan)}**", *_platforms(plan)]

@@ -13,6 +13,7 @@ from sgpu_decl.model.plan import Action, Change, FieldChange, Plan, Reason
 from sgpu_decl.planner.field_changes import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.errors_text import SEVERITY_COLOURS
+from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
 from sgpu_decl.views.plan_words import (
     INCOMPLETE,
@@ -63,6 +64,7 @@ def render(plan: Plan, *, now: datetime, colour: bool = False, width: int | None
         width: of the terminal, in columns: long values are cut to it, and long sentences go on
             in the next line. Without a terminal, values are cut to 100.
     """
+    plan = in_words_of_yaml(plan)
     paper = _Paper(plan, now=now, colour=colour, width=width)
     stopping = [change for change in plan.changes if stops_active(change)]
     others = grouped(

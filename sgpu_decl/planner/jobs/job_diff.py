@@ -1,6 +1,7 @@
 """What becomes of one declared job: what is wanted beside what was applied, and both beside what is
 seen where it is kept."""
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -101,7 +102,7 @@ def _kept(
     desired: DesiredJob, resource: Resource, document: Spec, *, staged: bool
 ) -> tuple[Change, tuple[Diagnostic, ...]]:
     live = without_defaults(document, desired.rules, desired.spec, resource.spec)
-    ignored = [path for path in desired.ignore_changes if not is_ours(path)]
+    ignored = ignored_by(desired.spec.fields, desired.address.name, desired.rules)
     spec = _with_ignored(desired, live, ignored)
     changed = {item.path: item for item in compare(resource.spec, spec, ignored=ignored)}
     there = {item.path: item for item in compare(live, spec) if not is_ours(item.path)}
@@ -134,7 +135,7 @@ def _kept(
         fields=_told(desired, sorted(fields, key=lambda field: field.path)),
         unchanged=sum(path not in shown for path, _ in leaves(spec.fields)),
     )
-    return change, (_drift(desired, drifted),) if drifted else ()
+    return change, (_drift(desired, drifted, live),) if drifted else ()
 
 
 def _staged_again(desired: DesiredJob) -> FieldChange:
@@ -244,11 +245,16 @@ def _with_ignored(desired: DesiredJob, live: Spec, ignored: Collection[str]) -> 
     return Spec.of(taking(desired.spec.fields, live.fields, ignored))
 
 
-def ignored_by(spec: Mapping[str, Json]) -> list[str]:
-    """The paths of settings that the spec of a job leaves to others."""
-    paths = _mapping(spec.get("lifecycle")).get("ignore_changes")
-    named = map(str, paths) if isinstance(paths, list) else ()
-    return [path for path in named if not is_ours(path)]
+def ignored_by(spec: Mapping[str, Json], name: str, rules: JobRules) -> list[str]:
+    """The paths of settings that the spec of a job leaves to others.
+
+    Args:
+        name: what the job is called in the file.
+    """
+    listed = _mapping(spec.get("lifecycle")).get("ignore_changes")
+    named = map(str, listed) if isinstance(listed, list) else ()
+    paths = itertools.chain.from_iterable(rules.setting_paths(path, name) for path in named)
+    return [path for path in paths if not is_ours(path)]
 
 
 def taking(
@@ -433,7 +439,8 @@ def _strangers(
     """Who else may change the job, where the file says nothing of permissions: they are left alone
     then, and told."""
     specs = (desired.spec.fields, resource.spec.fields)
-    if any(PERMISSIONS in spec for spec in specs) or covered(PERMISSIONS, desired.ignore_changes):
+    ignored = ignored_by(desired.spec.fields, desired.address.name, desired.rules)
+    if any(PERMISSIONS in spec for spec in specs) or covered(PERMISSIONS, ignored):
         return
     granted = _mapping(document.get(PERMISSIONS))
     names = sorted(
@@ -456,9 +463,14 @@ def _strangers(
         )
 
 
-def _drift(desired: DesiredJob, paths: list[str]) -> Diagnostic:
-    more = len(paths) - _SHOWN
-    listed = ", ".join(f"`{path}`" for path in paths[:_SHOWN])
+def _drift(desired: DesiredJob, paths: list[str], live: Spec) -> Diagnostic:
+    settings = {**dict(leaves(live.fields)), **dict(leaves(desired.spec.fields))}
+    named = (
+        desired.rules.field(path, settings).path if path in settings else path for path in paths
+    )
+    fields = list(dict.fromkeys(named))
+    more = len(fields) - _SHOWN
+    listed = ", ".join(f"`{field}`" for field in fields[:_SHOWN])
     return Diagnostic(
         code="live_drifted",
         severity=Severity.WARNING,

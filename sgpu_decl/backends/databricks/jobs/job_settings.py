@@ -4,10 +4,10 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
+from sgpu_decl.backends.databricks.jobs.job_fields import field_origins
 from sgpu_decl.backends.databricks.launching.submit import (
     ENVIRONMENT,
     RUN_LEVELS,
@@ -35,42 +35,6 @@ _NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
 _TASK = "ai_runtime_task"
 _EXPERIMENTS = "mlflow_experiment_directory"
 _PLACES = ("code_source_path", _EXPERIMENTS)
-
-# Which field of the YAML leads to what; `*` is the task.
-_ORIGINS: Mapping[str, str] = MappingProxyType(
-    {
-        "name": "name",
-        "description": "description",
-        "schedule": "schedule",
-        "schedule.timezone_id": "timezone",
-        "schedule.pause_status": "paused",
-        "trigger": "trigger",
-        "trigger.periodic": "trigger.every",
-        "trigger.file_arrival": "trigger.file_arrival",
-        "trigger.table_update": "trigger.table_update",
-        "trigger.pause_status": "paused",
-        "queue": "on_overlap",
-        "max_concurrent_runs": "on_overlap",
-        "timeout_seconds": "timeout",
-        "tags": "tags",
-        "email_notifications": "on_finish",
-        "email_notifications.on_success": "on_finish.success",
-        "email_notifications.on_failure": "on_finish.failure",
-        "budget_policy_id": "budget",
-        "permissions": "permissions",
-        "backend": "backend",
-        "lifecycle": "lifecycle",
-        "environments": "notebook.base",
-        "environments.*.spec.dependencies": "notebook.dependencies",
-        "tasks": "notebook",
-        "tasks.*.notebook_task": "notebook",
-        "tasks.*.notebook_task.notebook_path": "notebook.path",
-        "tasks.*.notebook_task.base_parameters": "notebook.parameters",
-        "tasks.*.compute": "notebook.type",
-        "tasks.*.max_retries": "notebook.retries",
-        "tasks.*.environment_key": "notebook.base",
-    }
-)
 
 
 def describe(
@@ -130,7 +94,11 @@ def describe(
         "environments": {ENVIRONMENT: {"spec": spec}} if spec is not None else None,
         PERMISSIONS: _permissions(permissions) if permissions else None,
     }
-    return JobDescription(title=title, document=present(document), origins=_origins(name, run))
+    return JobDescription(
+        title=title,
+        document=present(document),
+        origins=field_origins(name, launches_run=run is not None),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,18 +150,6 @@ def _named_in(title: str, template: str) -> str | None:
         return None
     found = re.fullmatch(first + r"(\w+)" + r"\1".join(more), title)
     return found[1] if found is not None else None
-
-
-def _origins(name: str, run: StagedLaunch | None) -> dict[str, str]:
-    origins = {path.replace("*", name, 1): field for path, field in _ORIGINS.items()}
-    origins[f"environments.{ENVIRONMENT}.spec.dependencies"] = "notebook.dependencies"
-    if run is None:
-        return origins
-    below = ("tasks", "environments")
-    return {
-        **{path: field for path, field in origins.items() if path.partition(".")[0] not in below},
-        **dict.fromkeys(below, "run"),
-    }
 
 
 def _environment(job: Job, run: StagedLaunch | None) -> dict[str, Json] | None:

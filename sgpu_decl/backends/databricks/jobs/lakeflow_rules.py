@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from sgpu_decl.model.job import Anything, JobDefault, JobRule, JobRules, JobStart
+from sgpu_decl.model.job import Anything, JobDefault, JobField, JobRule, JobRules, JobStart
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
@@ -103,6 +103,18 @@ def _manager(document: Mapping[str, Json]) -> str | None:
     return f"{tool}, whose metadata are in `{file}`" if file else tool
 
 
+def _field(path: str, settings: Mapping[str, Json]) -> JobField:
+    from sgpu_decl.backends.databricks.jobs.job_fields import job_field  # with pydantic
+
+    return job_field(path, settings)
+
+
+def _setting_paths(field: str, name: str) -> tuple[str, ...]:
+    from sgpu_decl.backends.databricks.jobs.job_fields import setting_paths  # with pydantic
+
+    return setting_paths(field, name)
+
+
 def _staged_by(document: Mapping[str, Json]) -> str | None:
     from sgpu_decl.backends.databricks.jobs.job_settings import places_in  # with pydantic
 
@@ -119,6 +131,8 @@ RULES = JobRules(
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
     changing=frozenset({"CAN_MANAGE"}),
+    field=_field,
+    setting_paths=_setting_paths,
     staged_by=_staged_by,
     is_id=lambda text: _ID.fullmatch(text) is not None,
     manager=_manager,
