@@ -27,7 +27,9 @@ Every field of a run file and of a project file. `sgpu explain run.retry` prints
 - **kept in the state**: sgpu records the change, and does nothing else.
 - **another run**: the field is part of the address.
 
-If only some backends have a field, it names them. All other fields work on every backend.
+A field inside of another field has its own effect.
+
+If only some backends have a field, its text names them. All other fields work on every backend.
 
 ## Fields of a run
 
@@ -53,6 +55,7 @@ JOB_CHANGES = {
     FieldEffect.IN_PLACE: "the next apply changes the job in place; launches of the job continue",
     FieldEffect.STATE_ONLY: "kept in the state",
 }
+RENAMED = "the run stays, with its history, and gets the new name"
 OTHER_STATE = (
     "another state: the runs of the old one are not known there until they are "
     "[brought along](../state.md)"
@@ -144,6 +147,9 @@ def _section(field: FieldHelp, kind: str) -> Iterator[str]:
 
 
 def _change(path: str) -> Iterator[str]:
+    if path == "renamed_from":
+        yield f"- A change: {RENAMED}"
+        return
     rule = _rule(path)
     yield f"- A change: {CHANGES[rule.field_class]} ({rule.why})"
     kinds = [

@@ -17,7 +17,7 @@ from sgpu_decl.cli.terminal_output import answer, note
 def command(
     *, source: ProjectSource, address: str, job_id: str, file: str | None, output: str
 ) -> int:
-    """Manage the existing job ID of a workspace as the job that FILE declares at ADDRESS.
+    """Take over a job of a workspace, by its ID, as the job that FILE declares at ADDRESS.
 
     ADDRESS is written `job.NAME`. The command changes only the state. `sgpu plan` then shows the
     changes that the next apply would make to the job.

@@ -50,8 +50,8 @@ def command(
     means all its runs. Without NAME and FILE, cancel stops the only active run.
 
     A run that has ended does not change. If processes of a lost run are left, they are stopped. If
-    the supervisor of a run does not answer, the run is ended without it. Ctrl-C returns at once,
-    and the runs continue to stop.
+    the supervisor of a run does not answer, the run is ended without it. Ctrl-C ends only the
+    waiting: the runs are stopped all the same.
 
     Exit codes: 0 ok, 1 error, 130 interrupted before the runs had ended.
     """

@@ -52,7 +52,7 @@ def _interpreter(_: click.Context, __: click.Parameter, text: str) -> str:
 @click.option("--root", metavar="DIR", help="Keep the workspace in DIR, also after the end.")
 @click.option(
     "--gpus", metavar="TYPE=N", multiple=True, callback=_capacity,
-    help="The number of GPUs of a type (GPU_1xA10=4). Other types are never short.",
+    help="The number of GPUs of a type (GPU_1xA10=4). Other types have no limit.",
 )  # fmt: skip
 @click.option(
     "--python", metavar="FILE", default=sys.executable, callback=_interpreter,

@@ -26,7 +26,7 @@ def command(*, source: ProjectSource, before: str | None, after: str | None, out
     attempts, `train#8` means `train#7` and `train#8`. Without a NAME, diff takes the latest run.
     NAME and OTHER may be attempts of different runs.
 
-    diff compares the launched code line by line, and names the parts that were deleted since.
+    diff compares the launched code line by line, and says what of it gc has deleted.
     """
     words = tuple(name for name in (before, after) if name)
     file, names = file_and_names(words)

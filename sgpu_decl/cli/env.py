@@ -42,7 +42,7 @@ def show_command(*, source: ProjectSource, name: str, output: str) -> int:
     """Show an environment: its Python, its CUDA, and every package.
 
     ENVIRONMENT is a base (`gpu-4`), `this` for the interpreter that runs sgpu, a lock file, the
-    start of a staged snapshot's digest, or an attempt (`train#8`).
+    first characters of the digest of a stored snapshot, or an attempt (`train#8`).
     """
     environment, base = source.environment(name), base_named(name)
     if output == "json":

@@ -32,9 +32,9 @@ def command(*, paths: tuple[str, ...], check: bool, with_diff: bool, output: str
     result.
 
     fmt changes only spaces and empty lines. Values, their order, quotes, brackets, block text and
-    comments stay. It reads each result again before it writes it.
+    comments stay. Before it writes a file, it checks that the result means the same.
 
-    Exit codes: 0 ok, 1 a file cannot be formatted, or would change with --check.
+    Exit codes: 0 ok, 1 a file cannot be formatted or, with --check, is not in the format.
     """
     from sgpu_decl.api.formatted_files import format_bytes, format_files, refused, write_formatted
 

@@ -14,10 +14,10 @@ from sgpu_decl.views.gpus_text import gpus_table
 def command(*, source: ProjectSource, output: str) -> int:
     """List the types of GPU that runs can ask for: how many are free, and where.
 
-    The places are those of the runs in the project file, or this machine where there is none.
-    A platform that does not say what is free has a `?`.
+    gpus asks the backends of the runs in the project file; without a file, it looks at this
+    machine. A platform that does not say what is free has a `?`.
 
-    Exit codes: 0 ok, 1 a place does not answer.
+    Exit codes: 0 ok, 1 a backend does not answer.
     """
     offers, silent = source.session().doctor.gpus()
     if output == "json":

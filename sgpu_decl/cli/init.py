@@ -14,8 +14,8 @@ from sgpu_decl.cli.terminal_output import answer, show
 @click.argument("folder", default=".", metavar="[DIR]")
 @click.option(
     "--from", "script", metavar="FILE.py[:FUNCTION]", shell_complete=completed_by("files"),
-    help="Start this script. Its arguments come from `argparse` or a function's signature; it is "
-    "not run.",
+    help="The script that the run starts. init reads its arguments from `argparse` or a function's "
+    "signature, and does not execute it.",
 )  # fmt: skip
 @click.option("--project", is_flag=True, help="Write a project, `sgpu.yml`, with two targets.")
 @click.option(

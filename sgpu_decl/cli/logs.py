@@ -68,9 +68,9 @@ def command(
     NAME is `train`, `run.train` or `train#8`; a glob shows several runs. FILE means all its runs.
     Without NAME and FILE, logs shows the latest run.
 
-    Lines of Python ranks are sorted by time. Colours stay, and other control characters are
-    escaped. Values of the run's secrets are hidden if this machine can resolve them. With -f and
-    --tail, logs shows the last N lines of each run, and then new lines.
+    Lines of ranks with an `entrypoint` are sorted by time. Colours stay, and other control
+    characters are escaped. Values of the run's secrets are hidden if this machine can resolve
+    them. With -f and --tail, logs shows the last N lines of each run, and then new lines.
     """
     from sgpu_decl.views.rank_output_text import clean_lines, prefix
 

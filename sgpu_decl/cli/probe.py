@@ -35,7 +35,7 @@ _OPTIONS = (
     click.option("--secret", metavar="SCOPE/KEY", help="Test whether nodes resolve this secret."),
     click.option("--patience", metavar="D", help="How long to wait for a GPU, 30m by default."),
     click.option(
-        "--limit", metavar="D", help="The time limit that one of the runs exceeds; 60s by default."
+        "--limit", metavar="D", help="The limit of the run that tests time limits; 60s by default."
     ),
     click.option(
         "--only", type=click.Choice(ACTS), multiple=True,

@@ -13,6 +13,7 @@ from sgpu_decl.cli.terminal_output import note, show, takes_colour
 from sgpu_decl.errors import BackendError, Interrupted, NotFound, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.views.status_text import ending, failure, working_files_note
+from sgpu_decl.views.terminal import count
 from sgpu_decl.views.tracking_text import tracking_notes
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def outcome_error(
         )
     skipped = len(bad) - len(started)
     return RunFailed(
-        f"{text}{f', and {skipped:,} after it skipped' if skipped else ''}",
+        f"{text}{_skipped_after(skipped)}",
         hint=f"the output of all ranks: `sgpu logs {shlex.quote(started[0])} --rank all`",
     )
 
@@ -152,3 +153,8 @@ def _unfollowed(session: "Session", view: "AttemptView") -> SgpuError:
         hint=f"it answers again: `sgpu wait {shlex.quote(str(view.ref))}`",
         code="launched_elsewhere",
     )
+
+
+def _skipped_after(skipped: int) -> str:
+    were = "was" if skipped == 1 else "were"
+    return f", and {count(skipped, 'run')} after it {were} skipped" if skipped else ""

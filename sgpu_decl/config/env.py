@@ -117,7 +117,7 @@ class EnvironmentBlock(Block):
     other_tools: ClassVar[Mapping[str, OtherToolKey]] = ENVIRONMENT_KEYS
 
     base: str | None = Field(
-        None, description="The base environment, such as `gpu-4`; platforms name their own."
+        None, description="The base environment, such as `gpu-4`; each platform has its own."
     )
     snapshot: Flag = Field(
         default=False,
@@ -148,7 +148,8 @@ class Env(EnvironmentBlock):
     short: ClassVar[str | None] = "use"
 
     use: str | None = Field(
-        None, description="The name of one of the project's `environments`; `env: NAME` is short."
+        None,
+        description="The name of one of the project's `environments`; short form: `env: NAME`.",
     )
     variables: dict[VariableName, str] = Field(
         {},
@@ -156,6 +157,6 @@ class Env(EnvironmentBlock):
     )
     secrets: dict[VariableName, Annotated[SecretRef, SECRET]] = Field(
         {},
-        description="Environment variables whose values sgpu reads at launch and never stores: "
-        "`env:NAME`, `file:PATH` or `databricks:scope/key`.",
+        description="Environment variables whose values are read at launch and never stored: "
+        "`env:NAME` and `file:PATH` by sgpu, `databricks:scope/key` by the nodes.",
     )

@@ -133,8 +133,8 @@ class RunConfig(Block):
     type: GpuType = Field(
         description="The kind of GPU by its name, such as A10, A100, A100_80GB, H100, H200, B300, "
         "L4, L40S, T4, V100, RTX_4090 or MI300X; GPU for any GPU; CPU for ranks without one; or "
-        "the name of a node, such as GPU_8xH100. Any case. The backend decides which types and "
-        "counts you can use."
+        "the name of a node, such as GPU_8xH100, in upper or lower case. The backend decides "
+        "which types and counts you can use."
     )
     entrypoint: Entrypoint | None = Field(
         None,

@@ -42,10 +42,10 @@ class Launch(Block):
     warm: Warm = Field(
         "auto",
         description="Ranks fork from one process that has imported these modules: `auto` (those "
-        "that the entrypoint begins with, if torch is among them), `off`, or a list.",
+        "that the entrypoint imports first, if torch is one of them), `off`, or a list.",
     )
     master_port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = Field(
-        None, description="The port of rank 0's store; default: a free port."
+        None, description="The port at which ranks meet (`MASTER_PORT`); default: a free port."
     )
 
 
@@ -67,7 +67,7 @@ class Code(Block):
     root: Annotated[str | None, PATH, AfterValidator(_elsewhere)] = Field(
         None,
         description="The folder of the code, relative to this file; default: the folder of the run "
-        "file, or the project's for a run of a project file or a fragment.",
+        "file, or the project folder for a run in a project file or in a file that it includes.",
     )
     include: tuple[str, ...] = Field(
         (), description="Patterns of files that are code although an ignore file excludes them."

@@ -47,7 +47,7 @@ def test_a_failure_stops_those_after_it_until_it_is_mended(project: Shell) -> No
     project.write("sgpu.yml", PROJECT.replace("CODE", "3"))
     failed = project.exits(5, "apply", "-y")
     assert "3 runs: 1 failed, 2 skipped" in failed.err
-    assert "`train#1` did not succeed, and 2 after it skipped" in failed.err
+    assert "`train#1` did not succeed, and 2 runs after it were skipped" in failed.err
     assert states(project) == dict.fromkeys(("train", "evaluate", "report"), "1 failed")
     table = [line.split()[:2] for line in project.here("status").out.splitlines()[1:]]
     assert sorted(table) == [
