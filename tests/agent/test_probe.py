@@ -15,7 +15,7 @@ from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.databricks.conformance.probe_run import render_probe
-from sgpu_decl.backends.databricks.launching.workspace_nodes import platform_table
+from sgpu_decl.backends.databricks.launching.workspace_node_program import platform_table
 from tests.support import PATIENCE, until
 
 Start = Callable[..., subprocess.Popen[bytes]]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.backends.databricks.launching.workspace_nodes import WorkspaceNodes
+from sgpu_decl.backends.databricks.launching.workspace_node_program import WorkspaceNodeProgram
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_folder import launch_files
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
@@ -53,7 +53,7 @@ def workspace_files_of(
 ) -> dict[str, bytes | Path]:
     """The files of a launch folder on Databricks, for that many nodes."""
 
-    class Nodes(WorkspaceNodes):
+    class Nodes(WorkspaceNodeProgram):
         def nodes(self, request: LaunchRequest) -> int:
             return nodes
 

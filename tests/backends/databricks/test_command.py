@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.databricks.launching.workspace_nodes import platform_table, render_command
+from sgpu_decl.backends.databricks.launching.workspace_node_program import (
+    platform_table,
+    render_command,
+)
 from sgpu_decl.backends.remote.launching.launch_folder import FILES, NodeStart, ReadOutput
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef

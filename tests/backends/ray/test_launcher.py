@@ -13,7 +13,7 @@ import pytest
 from sgpu_decl.backends.ray.clusters import Clusters
 from sgpu_decl.backends.ray.launching.ray_launcher import RayLauncher
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.ray.launching.ray_nodes import RayNodes
+from sgpu_decl.backends.ray.launching.ray_node_program import RayNodeProgram
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.staging.remote_layout import MARKER
@@ -126,7 +126,7 @@ def test_a_rank_group_has_whole_cpus(
     inputs = replace(made.request.record.inputs, placement=placement.id)
     request = replace(made.request, record=replace(made.request.record, inputs=inputs))
     with made.launches() as launches:
-        assert RayNodes(launches).processors(request) == cpus
+        assert RayNodeProgram(launches).processors(request) == cpus
 
 
 def submissions(answers: Answers) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.ray.launching import ray_nodes
+from sgpu_decl.backends.ray.launching import ray_node_program
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, cause
 from tests.backends.ray.test_kills import assert_saved, hold_gracefully, kill
 from tests.ray_versions import NEWEST_CLUSTER, OLDEST_RAY, interpreter_with
@@ -40,7 +40,7 @@ def lose_a_node(run: ClusterRun) -> None:
 def test_a_cluster_that_has_become_too_small_ends_the_run_after_a_while(
     own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_nodes, "_INFEASIBLE", 8.0)  # of 60 s
+    monkeypatch.setattr(ray_node_program, "_INFEASIBLE", 8.0)  # of 60 s
     own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)})
     own_run.bench.done("plan", "--out", "two.plan")
     lose_a_node(own_run)
@@ -60,7 +60,7 @@ def test_groups_that_fit_alone_and_not_together_end_the_run_too(
     own_run: ClusterRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray waits for ever for these: it looks at one bundle after the other."""
-    monkeypatch.setattr(ray_nodes, "_INFEASIBLE", 8.0)  # of 60 s
+    monkeypatch.setattr(ray_node_program, "_INFEASIBLE", 8.0)  # of 60 s
     packed = own_run.fields(strategy="pack", resources_per_rank={"CPU": 5})
     own_run.bench.declare("value", args={"gate": str(own_run.bench.gate)}, **packed)
     own_run.bench.done("plan", "--out", "two.plan")

@@ -24,7 +24,10 @@ from sgpu_decl.backends.databricks.launching.submit import (
     StagedLaunch,
     submit_request,
 )
-from sgpu_decl.backends.databricks.launching.workspace_nodes import platform_table, secret_sidecar
+from sgpu_decl.backends.databricks.launching.workspace_node_program import (
+    platform_table,
+    secret_sidecar,
+)
 from sgpu_decl.backends.databricks.watching.run_cache import OFTEN
 from sgpu_decl.backends.databricks.watching.run_part import RunPart
 from sgpu_decl.backends.databricks.watching.termination import state_of

@@ -19,7 +19,7 @@ from sgpu_decl.backends.databricks.launching.workspace_mlflow import (
     mlflow_metadata,
     share_experiment,
 )
-from sgpu_decl.backends.databricks.launching.workspace_nodes import WorkspaceNodes
+from sgpu_decl.backends.databricks.launching.workspace_node_program import WorkspaceNodeProgram
 from sgpu_decl.backends.databricks.watching.databricks_attempts import DatabricksAttempts
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
 from sgpu_decl.backends.launch_request import LaunchRequest
@@ -52,7 +52,7 @@ class DatabricksLauncher(RemoteLauncher):
         workspaces: Workspaces,
         launch_hosts: LaunchHosts,
     ) -> None:
-        super().__init__(context, launches, attempts, WorkspaceNodes())
+        super().__init__(context, launches, attempts, WorkspaceNodeProgram())
         self._workspaces = workspaces
         self._launch_hosts = launch_hosts
         self._runs = attempts

@@ -23,7 +23,11 @@ from sgpu_decl.backends.ray.launching.jobs import (
     submit_job,
 )
 from sgpu_decl.backends.ray.launching.ray_launches import RayLaunches
-from sgpu_decl.backends.ray.launching.ray_nodes import LAUNCH, RayNodes, planned_placement
+from sgpu_decl.backends.ray.launching.ray_node_program import (
+    LAUNCH,
+    RayNodeProgram,
+    planned_placement,
+)
 from sgpu_decl.backends.ray.planning.cluster_checks import access_findings
 from sgpu_decl.backends.ray.ray_attempts import RayAttempts
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
@@ -67,7 +71,7 @@ class RayLauncher(RemoteLauncher):
         launches: RayLaunches,
         attempts: RayAttempts,
     ) -> None:
-        super().__init__(context, launches, attempts, RayNodes(launches))
+        super().__init__(context, launches, attempts, RayNodeProgram(launches))
         self._ray_launches = launches
         self._clusters = clusters
         self._project = context.project

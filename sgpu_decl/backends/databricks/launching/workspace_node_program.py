@@ -61,7 +61,7 @@ def platform_table(*, starts: int | None = None, ends: bool = False) -> Platform
     )
 
 
-class WorkspaceNodes(NodeProgram):
+class WorkspaceNodeProgram(NodeProgram):
     """See `NodeProgram`. The platform extracts the code, resolves the secrets that
     `secret_env_vars.json` names, and runs `command.sh` on each node."""
 

@@ -29,7 +29,7 @@ _PLATFORM = PlatformTable(stops_others=False)
 _WITHOUT_STORAGE = PlatformTable(stops_others=False, own_objects=True)
 
 
-class RayNodes(NodeProgram):
+class RayNodeProgram(NodeProgram):
     """See `NodeProgram`. `backends.ray.cluster.driver` says what the file has."""
 
     def __init__(self, launches: RemoteLaunches) -> None:
