@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.process_tree import ProcessTree
 
 
+def load_command_error() -> Callable[..., dict[str, Any] | None]:
+    """What reads why a command failed. Its import takes as long as the start of a rank."""
+    from sgpu_decl.agent.ranks.command_error import read_command_error
+
+    return read_command_error
+
+
 class RankGroup:
     """Starts the ranks of one node, and calls back when they start, are refused, are ready, end,
     fail, and are all gone."""
@@ -162,9 +169,7 @@ class RankGroup:
         if not self.python:
             self.on_ready()
             # Once they run, and not later: sgpu may be upgraded before they end.
-            from sgpu_decl.agent.ranks.command_error import read_command_error
-
-            self._read_command_error = read_command_error
+            self._read_command_error = load_command_error()
 
     def _start_one(self, argv: list[str], rank: int, readied: int) -> int:
         environment, folder = self._prepare(rank)
