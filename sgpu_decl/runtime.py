@@ -1,4 +1,4 @@
-"""The rank, node and world size of the calling rank.
+"""The rank, node and world size of the calling rank; and how far it is.
 
 They come from the environment of the rank. If torch's process group is initialized, it must have
 the same values. torch is never imported for that: if there is a group, it is imported already.
@@ -11,6 +11,8 @@ import os
 import sys
 from datetime import timedelta
 from importlib import import_module
+from json import dumps
+from time import monotonic
 from types import MappingProxyType, ModuleType
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "get_replica_rank",
     "get_world_size",
     "init_process_group",
+    "report_progress",
 ]
 
 _ALONE = MappingProxyType(
@@ -34,6 +37,8 @@ _ALONE = MappingProxyType(
         "LOCAL_WORLD_SIZE": 1,
     }
 )
+_PAUSE = 0.5  # seconds between two reports of progress
+_reported = float("-inf")
 _LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
 _RENDEZVOUS = frozenset({"init_method", "rank", "store", "world_size"})
@@ -162,6 +167,38 @@ def init_process_group(
         )
     get_global_rank()
     get_world_size()
+
+
+def report_progress(step: float, total: float | None = None, **metrics: float) -> None:
+    """Say how far this rank is, for `sgpu status` and all that shows it. Call it at each step: it
+    writes at most twice a second, and never fails. In a process that is no rank it does nothing.
+
+    Args:
+        step: the steps that are done.
+        total: how many there will be, if you know.
+        metrics: the newest values, such as `loss=1.83`; at most 20 are kept.
+    """
+    global _reported
+    errors = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    now = monotonic()
+    if errors is None or (now - _reported < _PAUSE and step != total):
+        return
+    _reported = now
+    path = os.path.join(os.path.dirname(errors), "progress.json")
+    values = {name: _plain(value) for name, value in metrics.items()}
+    try:
+        text = dumps({"step": _plain(step), "total": _plain(total), "metrics": values})
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{path}.new", path)
+    except (OSError, TypeError, ValueError):
+        return
+
+
+def _plain(value: object) -> object:
+    """A number as JSON has it: that of a tensor or an array of one element, too."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) else value
 
 
 def _agreed(name: str, question: str) -> int:

@@ -79,6 +79,30 @@ class WorkingFiles:
     count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """How far a run is: at `step` of `total`, in `unit`s (`step`, `epoch` or `percent`), with
+    `per_second` of them and `seconds_left`, as far as that is known. `metrics` are the last values
+    that were told with it, null where they are not finite. `source` says whose word it is:
+    `reported` (by `runtime.report_progress`), `trainer` (by the protocol of Kubeflow Trainer),
+    `bar` (a bar of tqdm), `log` (lines of the log) or `mlflow`."""
+
+    step: int
+    total: int | None = None
+    unit: str = "step"
+    percent: float | None = None
+    per_second: float | None = None
+    seconds_left: int | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    source: str = "log"
+
+
+def progress_in(item: Mapping[str, Any]) -> RunProgress:
+    """The progress that a `status` object tells of."""
+    names = RunProgress.__dataclass_fields__
+    return RunProgress(**{name: item[name] for name in names if name in item})
+
+
 def restarts_in(status: Mapping[str, Any]) -> tuple[Restart, ...]:
     """The restarts that a `status` object tells of."""
     return tuple(

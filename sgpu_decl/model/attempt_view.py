@@ -14,7 +14,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.attempt_details import FirstCause, Restart, WorkingFiles
+    from sgpu_decl.model.attempt_details import FirstCause, Restart, RunProgress, WorkingFiles
     from sgpu_decl.model.ray_size import RayStatus
 
 __all__ = [
@@ -53,14 +53,14 @@ class AttemptView:
     `restart` says how often its ranks were started again; of the newest ones `restarts` says why.
     `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
-    complete. `metrics` are the last values in the `metrics.json` of its output, once it has ended,
-    and `metrics_problem` says what could not be read of it. Since `not_responding_since` its
-    supervisor gives no sign of life; `processes_left` run on though nobody supervises them.
-    `unavailable` says why it cannot be asked from here, and `way_out` the next step; everything
-    else is then as it was known last, at `unknown_since` if that is known, and `hidden_from` is the
-    user from whom its platform hides it. One that is `overdue` must have ended since, by its own
-    limits or by what the platform shows; its state is `lost`, for want of a better word, and nobody
-    may record that.
+    complete. `progress` says how far it is, or was, as far as its ranks tell. `metrics` are the
+    last values in the `metrics.json` of its output, once it has ended, and `metrics_problem` says
+    what could not be read of it. Since `not_responding_since` its supervisor gives no sign of life;
+    `processes_left` run on though nobody supervises them. `unavailable` says why it cannot be asked
+    from here, and `way_out` the next step; everything else is then as it was known last, at
+    `unknown_since` if that is known, and `hidden_from` is the user from whom its platform hides it.
+    One that is `overdue` must have ended since, by its own limits or by what the platform shows;
+    its state is `lost`, for want of a better word, and nobody may record that.
     """
 
     ref: AttemptRef = field(metadata=UNWRITTEN)
@@ -79,6 +79,7 @@ class AttemptView:
     waiting_for: str | None = field(default=None, metadata=SOMETIMES)
     ray: "RayStatus | None" = field(default=None, metadata=SOMETIMES)
     working_files: "WorkingFiles | None" = field(default=None, metadata=SOMETIMES)
+    progress: "RunProgress | None" = field(default=None, metadata=SOMETIMES)
     metrics: Mapping[str, float] = field(default_factory=dict, metadata=SOMETIMES)
     metrics_problem: str | None = field(default=None, metadata=SOMETIMES)
     not_responding_since: datetime | None = field(default=None, metadata=SOMETIMES)
@@ -119,8 +120,14 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
     or a `status` object."""
     failure, cause = status.get("class"), status.get("first_cause")
     files, restarts = status.get("working_files"), status.get("restarts")
-    if cause or files or restarts:
-        from sgpu_decl.model.attempt_details import WorkingFiles, cause_in, restarts_in
+    progress = status.get("progress")
+    if cause or files or restarts or progress:
+        from sgpu_decl.model.attempt_details import (
+            WorkingFiles,
+            cause_in,
+            progress_in,
+            restarts_in,
+        )
     state = AttemptState(status["state"])
     return AttemptView(
         ref=record.ref,
@@ -141,6 +148,7 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         working_files=WorkingFiles(names=tuple(files["names"]), count=files["count"])
         if files
         else None,
+        progress=progress_in(progress) if progress else None,
         metrics=_metrics(status["metrics"]) if status.get("metrics") else {},
         metrics_problem=status.get("metrics_problem"),
         not_responding_since=_time(status.get("not_responding_since")),

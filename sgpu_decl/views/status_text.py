@@ -205,9 +205,11 @@ def run_details(
     view = run.view
     # The section about restarts says when the next one is.
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
+    progress = _progress(view)
     parts = [
         f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
         + (f", {waiting}" if waiting else "")
+        + (f"\n  {progress}" if progress else "")
         + "".join(f"\n  {hints(hint)}" for hint in way_out_notes([view])),
         failure(view),
         working_files_note(view),
@@ -305,7 +307,16 @@ def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> st
         return shorten("; ".join([waiting, *why]), _LONGEST_CAUSE)
     restarts = count(view.restart, "restart") if view.restart else ""
     cause = _cause_line(view, _LONGEST_CAUSE)
-    return "; ".join(filter(None, [restarts, cause, dashboard_words(view)]))
+    going = _progress(view) if view.state.active else ""
+    return "; ".join(filter(None, [restarts, cause, going, dashboard_words(view)]))
+
+
+def _progress(view: AttemptView) -> str:
+    if view.progress is None:
+        return ""
+    from sgpu_decl.views.run_progress_text import progress_words
+
+    return progress_words(view.progress, ended=not view.state.active)
 
 
 def _history(run: "RunHistory", now: datetime) -> list[str]:

@@ -18,6 +18,7 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import lost_outcome
 from sgpu_decl.agent.attempt.host_record import BEAT, read_record, take_abandoned
 from sgpu_decl.agent.attempt.report_check import is_report
+from sgpu_decl.agent.monitor.monitor_files import progress_in
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.cgroup import remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import signal
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _KEYS = ("state", "started_at", "ended_at", "exit_code", "class", "ranks", "first_cause", "restart",
          "restarts")  # fmt: skip
+_OPTIONAL = ("waiting_for", "mlflow", "ray", "working_files", "metrics", "metrics_problem",
+             "progress")  # fmt: skip
 _EMPTY: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": None, "class": None,
                           "ranks": [], "first_cause": None, "restart": 0,
                           "restarts": []}  # fmt: skip
@@ -59,7 +62,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     ahead, or for a part of its Ray cluster. `mlflow` is there once the tracker has made the run or
     has given up, `ray` once the run's Ray cluster is complete. After the end, `working_files` is
     there if ranks wrote into their working folder, and `metrics` and `metrics_problem` are what
-    their `metrics.json` says.
+    their `metrics.json` says. `progress` is there once the ranks have told theirs.
     """
     path = os.fspath(folder)
     outcome = _report(path, attempt_files.OUTCOME)
@@ -74,7 +77,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     identity = attempt_files.read_json(path, attempt_files.IDENTITY) or {}
     elsewhere = identity.get("machine") not in (None, processes.machine_id())
     if alive or elsewhere:  # locks of another machine say nothing here
-        shape = _shape(status or {"state": "starting", **_EMPTY})
+        shape = _shape({**(status or {"state": "starting", **_EMPTY}), **progress_in(path)})
         since = None if elsewhere else _silent_since(path)
         return {**shape, "not_responding_since": since} if since else shape
     if held(os.path.join(path, attempt_files.GUARDIAN_LOCK)):
@@ -129,7 +132,7 @@ def _shape(record: dict[str, Any]) -> dict[str, Any]:
         {key: rank.get(key) for key in _RANK if key in rank or key != "dropped_bytes"}
         for rank in record.get("ranks") or ()
     ]
-    for name in ("waiting_for", "mlflow", "ray", "working_files", "metrics", "metrics_problem"):
+    for name in _OPTIONAL:
         if record.get(name):
             shaped[name] = record[name]
     return shaped

@@ -23,6 +23,7 @@ from sgpu_decl.agent.attempt.previous_output import working_files
 from sgpu_decl.agent.attempt.verdict import Verdict
 from sgpu_decl.agent.host.attempt_queue import AttemptQueue
 from sgpu_decl.agent.host.ports import claim_port, port_failure
+from sgpu_decl.agent.monitor.monitor_process import MonitorProcess
 from sgpu_decl.agent.ranks.rank_group import RankGroup
 from sgpu_decl.agent.ranks.rank_start import LaunchError
 from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
@@ -100,10 +101,12 @@ class Supervisor:
         self._tracker = TrackerProcess(
             spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )
+        self._monitor = MonitorProcess(spec, self._folder, node.number, self._loop, self._record)
         tree = ProcessTree(rank_marks(spec["token"], node.number))
         self._sweep = Sweep(
-            tree, self._loop, self._record, lambda: {self._group.parent, *self._tracker.pids}
-        )
+            tree, self._loop, self._record,
+            lambda: {self._group.parent, *self._tracker.pids, *self._monitor.pids},
+        )  # fmt: skip
         self._sweep.on_clean = self._clean
         self._team = join_team(node, self, loop=self._loop, record=self._record, spec=spec)
         self._group = RankGroup(spec, secrets, self._loop, self._record, node, tree)
@@ -279,9 +282,11 @@ class Supervisor:
         self._record.check_folder()
         if restart != self._restart:
             self._begin_again(restart)
+        extra = {**self._monitor.variables(), **extra}
         if self._ray is None:
             self._group.start(restart, port, self._devices, extra, own_output=own_output)
             return
+        self._monitor.begin(restart, {}, self._devices)
         self._extra, self._own_output = extra, own_output
         self._ray.start(restart, self._devices, os.environ)
 
@@ -329,6 +334,7 @@ class Supervisor:
         self.stop_ranks("cluster")
 
     def _all_started(self) -> None:
+        self._monitor.begin(self._restart, self._group.living, self._devices)
         if self._logs is not None:
             self._logs.begin(self._restart)
         if self._cgroup:
@@ -452,12 +458,15 @@ class Supervisor:
         if not left or not self._group.endings():
             self._group.retire_parent(wait=False)
         if self._ray is None:
-            self._begin_sweep()
+            self._monitor.finish(self._begin_sweep)
             return
         failed = any(ending.failed for ending in self._group.endings())
         reason = self._stop or ("failure" if failed else "ended")
         self._team.stop(reason)
-        self._ray.end(self._begin_sweep, keep=reason not in ("ended", "cancelled"))
+        end = self._ray.end
+        self._monitor.finish(
+            lambda: end(self._begin_sweep, keep=reason not in ("ended", "cancelled"))
+        )
 
     def _begin_sweep(self) -> None:
         self._sweep.begin(self._spec["grace"], self.kill_ranks)
@@ -555,6 +564,7 @@ class Supervisor:
             exit_code=outcome.exit_code,
             first_cause=outcome.cause,
             working_files=working_files(self._spec),
+            **self._monitor.last_progress(),
             **last_metrics(self._spec),
             **{"class": failure},
         )

@@ -79,7 +79,7 @@ def machine_id() -> str:
     return _read("/etc/machine-id").decode().strip() or os.uname().nodename
 
 
-def _stat(pid: int) -> list[bytes]:
+def stat_fields(pid: int) -> list[bytes]:
     """Return the fields of /proc/PID/stat from the third on: state, ppid, ..."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
@@ -91,7 +91,7 @@ def _lives(fields: list[bytes]) -> bool:
 
 def start_time(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot; None for the dead and zombies."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return int(fields[19]) if _lives(fields) else None
 
 
@@ -102,7 +102,7 @@ def alive(pid: int, started: int) -> bool:
 
 def cpu_ticks(pid: int) -> int:
     """Return the CPU time that a process used, with its reaped children, in clock ticks."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return sum(map(int, fields[11:15])) if len(fields) >= 15 else 0
 
 
@@ -111,7 +111,7 @@ def ancestors(pid: int) -> list[int]:
     found: list[int] = []
     while pid > 1 and pid not in found:
         found.append(pid)
-        fields = _stat(pid)
+        fields = stat_fields(pid)
         pid = int(fields[1]) if len(fields) > 1 else 0
     return found
 
@@ -125,7 +125,7 @@ def descendants(root: int) -> list[int]:
     while pending:
         children = _children(pending.pop())
         pending += children
-        living += [child for child in children if _lives(_stat(child))]
+        living += [child for child in children if _lives(stat_fields(child))]
     return living
 
 
@@ -141,9 +141,8 @@ def _children(pid: int) -> list[int]:
 
 def _table() -> dict[int, tuple[int, int]]:
     """Return the parent and the session of every living process."""
-    return {
-        pid: (int(fields[1]), int(fields[3])) for pid in _pids() if _lives(fields := _stat(pid))
-    }
+    listed = ((pid, stat_fields(pid)) for pid in _pids())
+    return {pid: (int(fields[1]), int(fields[3])) for pid, fields in listed if _lives(fields)}
 
 
 def _pids() -> list[int]:
@@ -189,7 +188,7 @@ def _environment(pid: int) -> list[bytes]:
     """Return the `NAME=value` that a process was started with. If its main thread has ended, they
     are read from another one; while it is in execve(2), it shows none, so that is waited for."""
     entries = _read(f"/proc/{pid}/environ", 4 << 20)
-    if not entries and _stat(pid)[:1] == [b"Z"]:
+    if not entries and stat_fields(pid)[:1] == [b"Z"]:
         try:
             threads = os.listdir(f"/proc/{pid}/task")
         except FileNotFoundError:
@@ -220,7 +219,7 @@ def _has_program(pid: int) -> bool:
 def _is_in_execve(pid: int) -> bool:
     """Whether a process has a new program, and not its environment yet: `env_end` is 0. See
     proc_pid_stat(5)."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return len(fields) > _ENV_END and fields[_ENV_END] == b"0"
 
 

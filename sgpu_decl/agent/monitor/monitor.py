@@ -1,0 +1,194 @@
+"""What the monitor does in its process: measure once a second, and follow the progress of ranks.
+
+It leaves `series.db` (see `series_file`), and `monitor.json` (see `monitor_files`), which is
+replaced each second. What the monitor cannot do, the run does without it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import sqlite3
+import time
+
+from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
+from sgpu_decl.agent.monitor.device_usage import DeviceUsage
+from sgpu_decl.agent.monitor.monitor_files import MONITOR, REPORTED
+from sgpu_decl.agent.monitor.progress import RANKING, Progress, Report, checked
+from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
+from sgpu_decl.agent.monitor.progress_server import serve
+from sgpu_decl.agent.monitor.rank_usage import RankUsage
+from sgpu_decl.agent.monitor.series_file import SeriesFile
+from sgpu_decl.agent.ranks.rank_start import rank_folder
+from sgpu_decl.agent.system.safe_files import regular_opener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+_EACH = 1.0  # seconds
+_TAIL = 1 << 16  # bytes of a log that are looked at each time
+_STREAMS = ("stderr.log", "stdout.log")
+
+
+class Monitor:
+    """For the ranks of one node in `folder`, which are started for the `restart`-th time.
+
+    `living` are their processes by their numbers. Programs report progress at the socket
+    `listening`, with the `token`.
+    """
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        folder: str,
+        *,
+        node: int,
+        restart: int,
+        living: Mapping[int, int],
+        devices: Sequence[str],
+        listening: int,
+        token: str,
+    ) -> None:
+        self._folder = folder
+        self._listening = socket.socket(fileno=listening) if listening >= 0 else None
+        self._token = token
+        self._usage = {rank: RankUsage(pid) for rank, pid in living.items()}
+        self._devices = DeviceUsage(devices)
+        self._series: SeriesFile | None = None
+        try:
+            self._series = SeriesFile(folder, node=node, clock=_clock())
+        except (OSError, sqlite3.Error) as error:
+            say(f"what the ranks use is not recorded: {error}")
+        self._heard: dict[str, Report] = {}
+        self._progress: dict[str, Progress] = {}
+        self._logs = [
+            _Tail(os.path.join(rank_folder(spec["run_dir"], rank, restart), name))
+            for rank in sorted(living)[:1]
+            if rank == 0
+            for name in _STREAMS
+        ]
+        self._reports = [
+            os.path.join(rank_folder(spec["run_dir"], rank, restart), REPORTED)
+            for rank in sorted(living)
+        ]
+        entry = spec["entry"]
+        words = [*map(str, entry.get("command") or ()), str(entry.get("shell") or "")]
+        total = declared_total(entry.get("args"), " ".join(words))
+        self._lines = {log: LineProgress(total) for log in self._logs}
+
+    def run(self, ending: int) -> None:
+        """Measure until the other end of the pipe `ending` is closed, and once more then."""
+        due = time.monotonic()
+        waiting: list[Any] = [ending]
+        if self._listening is not None:
+            waiting.append(self._listening)
+        while True:
+            ready, _, _ = select.select(waiting, [], [], max(0.0, due - time.monotonic()))
+            if self._listening is not None and self._listening in ready:
+                waiting.remove(self._listening)
+                serve(self._listening, self._token, self._take)
+                continue
+            if ending in ready:
+                break
+            self.look()
+            due = max(due + _EACH, time.monotonic())
+        self.look()
+        if self._series is not None:
+            self._series.close()
+
+    def look(self) -> None:
+        """Measure once."""
+        clock = _clock()
+        used = {rank: usage.look(clock) for rank, usage in self._usage.items()}
+        ranks = {rank: values for rank, values in used.items() if values is not None}
+        devices = self._devices.look()
+        if self._series is not None:
+            try:
+                self._series.add(clock, ranks, devices)
+            except sqlite3.Error as error:
+                say(f"what the ranks use is recorded no more: {error}")
+                self._series = None
+        self._listen()
+        now = {
+            "at": stamp(),
+            "ranks": {str(rank): values for rank, values in ranks.items()},
+            "devices": devices,
+            "progress": self._said(clock),
+        }
+        try:
+            write_atomic(self._folder, MONITOR, encode(now))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise  # the folder is gone: nobody looks any more
+
+    def _take(self, report: Report) -> None:
+        """Note a report; called in the thread of the server, too."""
+        self._heard[report.source] = report
+
+    def _listen(self) -> None:
+        """Look at what ranks reported and printed since."""
+        for path in self._reports:
+            folder, name = os.path.split(path)
+            found = read_json(folder, name, limit=_TAIL)
+            if found is None:
+                continue
+            source = str(found.get("source", "reported"))
+            report = checked(
+                found.get("step"), found.get("total"), found.get("metrics"),
+                source=source if source in RANKING else "reported",
+            )  # fmt: skip
+            if report is not None:
+                self._take(report)
+                break
+        for log, lines in self._lines.items():
+            text = log.read()
+            if text:
+                lines.read(text)
+                report = lines.report()
+                if report is not None:
+                    self._take(report)
+
+    def _said(self, clock: float) -> dict[str, Any] | None:
+        heard, self._heard = self._heard, {}
+        for source, report in heard.items():
+            self._progress.setdefault(source, Progress()).add(report, clock)
+        speaking = [source for source in RANKING if source in self._progress]
+        # Whoever knows the total counts more than who does not.
+        speaking.sort(key=lambda source: self._progress[source].total is None)
+        if not speaking:
+            return None
+        said = self._progress[speaking[0]].to_json(clock)
+        for source in speaking[1:]:
+            other = self._progress[source].to_json(clock)
+            if said is not None and other is not None:
+                said["metrics"] = {**other["metrics"], **said["metrics"]}
+        return said
+
+
+class _Tail:
+    """The newest part of a log, from one look to the next."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> str:
+        try:
+            with open(self._path, "rb", buffering=0, opener=regular_opener) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size == self._offset:
+                    return ""
+                file.seek(max(self._offset, size - _TAIL) if size > self._offset else 0)
+                data = file.read(_TAIL)
+        except OSError:
+            return ""
+        self._offset = size
+        return data.decode("utf-8", "replace")
+
+
+def _clock() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
