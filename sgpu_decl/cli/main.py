@@ -31,8 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     forget()
     # Nearly all values live until the command ends. In a plan of ten thousand runs, Python spent a
-    # third of the time on looking for cycles among them, and a fifth on doing so at the end.
-    gc.set_threshold(100_000, 20, 20)
+    # fifth of the time on looking for cycles among them at the end.
     atexit.register(gc.freeze)
     os.umask(os.umask(0o077) & 0o077)  # with rights that we lack ourselves, no file is of use
     closed = _open_closed_streams()

@@ -121,9 +121,9 @@ def _side(path: str, value: Json | _Missing) -> Json:
 
 
 def _shown(path: str, value: Json) -> Json:
-    if isinstance(value, str) and path.startswith(_SECRETS):
-        return {"secret": value}
-    if path.removeprefix("run.") in SWITCHES and value == {}:
+    if isinstance(value, str):
+        return {"secret": value} if path.startswith(_SECRETS) else value
+    if value == {} and path.removeprefix("run.") in SWITCHES:
         return True  # as a user writes it
     return value
 

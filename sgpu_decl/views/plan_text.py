@@ -248,8 +248,7 @@ class _Paper:
         line, used = "", 0
         for path, after in values:
             shown = _scalar_text if isinstance(after, str | int | float) else _field_text
-            item = shown(path, after, room - 1)
-            width = columns(item)
+            item, width = shown(path, after, room - 1)
             if line and used + width + 3 > room:
                 yield f"      {line},"
                 line = ""
@@ -288,8 +287,10 @@ class _Paper:
             yield f"        ({count(more, f'more changed {lines.kind}')})"
 
 
-def _field_text(path: str, after: Json, room: int) -> str:
-    return shorten(f"{path_words(path)}: {value(after, path)}", room)
+def _field_text(path: str, after: Json, room: int) -> tuple[str, int]:
+    """A new field, and how wide that is."""
+    text = shorten(f"{path_words(path)}: {value(after, path)}", room)
+    return text, columns(text)
 
 
 # Thousands of runs share most of their values. `typed`, because `1` is not `true`.
