@@ -11,8 +11,6 @@ import os
 import sys
 from datetime import timedelta
 from importlib import import_module
-from json import dumps
-from time import monotonic
 from types import MappingProxyType, ModuleType
 
 __all__ = [
@@ -37,8 +35,6 @@ _ALONE = MappingProxyType(
         "LOCAL_WORLD_SIZE": 1,
     }
 )
-_PAUSE = 0.5  # seconds between two reports of progress
-_reported = float("-inf")
 _LOOPBACK = "127.0.0.1"
 _ANY_PORT = 9
 _RENDEZVOUS = frozenset({"init_method", "rank", "store", "world_size"})
@@ -178,27 +174,10 @@ def report_progress(step: float, total: float | None = None, **metrics: float) -
         total: how many there will be, if you know.
         metrics: the newest values, such as `loss=1.83`; at most 20 are kept.
     """
-    global _reported
-    errors = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    now = monotonic()
-    if errors is None or (now - _reported < _PAUSE and step != total):
-        return
-    _reported = now
-    path = os.path.join(os.path.dirname(errors), "progress.json")
-    values = {name: _plain(value) for name, value in metrics.items()}
-    try:
-        text = dumps({"step": _plain(step), "total": _plain(total), "metrics": values})
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{path}.new", path)
-    except (OSError, TypeError, ValueError):
-        return
+    from sgpu_decl.rank.progress_file import is_due, write_progress  # only who reports needs it
 
-
-def _plain(value: object) -> object:
-    """A number as JSON has it: that of a tensor or an array of one element, too."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) else value
+    if is_due("reported") or step == total:
+        write_progress(step, total, metrics)
 
 
 def _agreed(name: str, question: str) -> int:

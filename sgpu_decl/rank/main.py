@@ -167,6 +167,9 @@ def _add_hooks(folder: str, spec: "Mapping[str, Any]") -> None:
         environ = dict(os.environ)
         on_import("mlflow", before=lambda: _join_run(folder, spec, environ))
     on_import("torch.distributed.rendezvous", after=_keep_store_on_loopback)
+    for package in ("pytorch_lightning", "lightning.pytorch"):
+        on_import(f"{package}.trainer.trainer", after=_follow_lightning)
+    on_import("mlflow.tracking.client", after=_follow_mlflow)
 
 
 def _join_run(folder: str, spec: "Mapping[str, Any]", environ: "Mapping[str, str]") -> None:
@@ -179,6 +182,18 @@ def _keep_store_on_loopback(module: "ModuleType") -> None:
     from sgpu_decl.rank.store_loopback import keep_store_on_loopback
 
     keep_store_on_loopback(module)
+
+
+def _follow_lightning(module: "ModuleType") -> None:
+    from sgpu_decl.rank.progress_file import follow_lightning
+
+    follow_lightning(module)
+
+
+def _follow_mlflow(module: "ModuleType") -> None:
+    from sgpu_decl.rank.progress_file import follow_mlflow
+
+    follow_mlflow(module)
 
 
 def _say_ready() -> None:

@@ -17,8 +17,8 @@ from contextlib import suppress
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import lost_outcome
 from sgpu_decl.agent.attempt.host_record import BEAT, read_record, take_abandoned
+from sgpu_decl.agent.attempt.monitor_files import progress_in
 from sgpu_decl.agent.attempt.report_check import is_report
-from sgpu_decl.agent.monitor.monitor_files import progress_in
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.cgroup import remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import signal

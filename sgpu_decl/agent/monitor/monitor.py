@@ -14,8 +14,8 @@ import sqlite3
 import time
 
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
-from sgpu_decl.agent.monitor.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.monitor.progress import RANKING, Progress, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
 from sgpu_decl.agent.monitor.progress_server import serve

@@ -6,7 +6,7 @@ import _socket
 import os
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.monitor.monitor_files import progress_in
+from sgpu_decl.agent.attempt.monitor_files import progress_in
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
 

@@ -19,13 +19,14 @@ import os
 import sqlite3
 import time
 
+from sgpu_decl.agent.attempt.monitor_files import SERIES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
-SERIES = "series.db"
 FORMAT = "1"
 RANK_COLUMNS = ("cpu", "memory", "read", "written")
 DEVICE_COLUMNS = (

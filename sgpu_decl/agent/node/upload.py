@@ -1,9 +1,9 @@
 """Uploads what a run leaves on a node to its launch folder: nothing else outlives the node.
 
-First the results of ranks and the files in SGPU_OUTPUT_DIR, which are not changed, then the report
-(`node_report`), which names them. Reports of the agent and the ranks are without the values of
-secrets. The results of all ranks of a node are at most `MOST_BYTES`, and so are its files: what is
-more ends with the node.
+First the results of ranks, what they used, and the files in SGPU_OUTPUT_DIR, which are not changed,
+then the report (`node_report`), which names them. Reports of the agent and the ranks are without
+the values of secrets. The results of all ranks of a node are at most `MOST_BYTES`, and so are its
+files: what is more ends with the node.
 
 If their readers cannot read large files, these are written in parts: `parts/K/J` is part J of the
 K-th of them. A file is written beside its place and renamed. What cannot be uploaded keeps back
@@ -24,6 +24,7 @@ from functools import partial
 from io import BytesIO
 
 from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.monitor_files import SERIES
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.node.node_report import REPORT, files_below, read_report, seal
@@ -99,6 +100,8 @@ class NodeUpload:
         self._try("the log of the agent", self._log)
         if self._incomplete is not None:
             exit_code = exit_code or NOT_UPLOADED
+        with suppress(OSError):  # nobody needs it to go on
+            self._copy(os.path.join(self._folder, SERIES), SERIES)
         self._output(os.path.join(self._run_dir, output))
         outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME)
         self._patience = _PATIENCE

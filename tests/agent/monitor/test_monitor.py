@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.monitor.monitor_files import MONITOR
-from sgpu_decl.agent.monitor.series_file import SERIES, read_series
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, SERIES
+from sgpu_decl.agent.monitor.series_file import read_series
 from sgpu_decl.agent.system.processes import alive, start_time
 from tests.support import until
 

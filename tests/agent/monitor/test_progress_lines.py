@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
 

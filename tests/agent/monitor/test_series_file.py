@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.agent.monitor.series_file import SERIES, SeriesFile, read_series
+from sgpu_decl.agent.attempt.monitor_files import SERIES
+from sgpu_decl.agent.monitor.series_file import SeriesFile, read_series
 
 DAY = 86_400
 

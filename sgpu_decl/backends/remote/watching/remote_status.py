@@ -13,7 +13,9 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
-_FROM_NODES = ("ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem")
+_FROM_NODES = (
+    "ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem", "progress"
+)  # fmt: skip
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 
 

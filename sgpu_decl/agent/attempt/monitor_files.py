@@ -1,5 +1,6 @@
 """The files by which a monitor tells what it sees now, in the folder of a node's records.
 
+series.db            what ranks and GPUs used, second by second: see `series_file`
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
                      `devices`, as in the series; `progress`, see `Progress.to_json`, null where
                      nothing is known
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SERIES = "series.db"
 MONITOR = "monitor.json"
 REPORTED = "progress.json"
 
