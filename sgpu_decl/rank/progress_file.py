@@ -73,8 +73,8 @@ def follow_mlflow(module: "ModuleType") -> None:
     def logged_batch(
         self: object, run_id: str, metrics: "Any" = (), *args: object, **more: object
     ) -> object:
-        for one in metrics or ():
-            _note({one.key: one.value}, one.step)
+        for step in {one.step for one in metrics or ()}:
+            _note({one.key: one.value for one in metrics if one.step == step}, step)
         return log_batch(self, run_id, metrics, *args, **more)
 
     client.log_metric = _as(logged_metric, log_metric)

@@ -152,3 +152,27 @@ def test_it_ends_with_its_supervisor(make_attempt: Make, victim: str) -> None:
 def children(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(child) for child in file.read().split()]
+
+
+@pytest.mark.expensive
+def test_steps_that_are_logged_to_mlflow_are_progress(make_attempt: Make) -> None:
+    attempt = make_attempt(
+        f"""{REPORT}
+import mlflow
+mlflow.set_tracking_uri("sqlite:///" + out + "/mlflow.db")
+with mlflow.start_run():
+    mlflow.log_metric("loss", 0.5, step=7)
+    time.sleep(0.6)  # reports are half a second apart
+    mlflow.log_metrics({{"loss": 0.25, "acc": 0.9}}, step=8)
+    await_file("go")
+""",
+        world_size=1,
+    ).launch()
+    attempt.until(lambda: (attempt.read().get("progress") or {}).get("source") == "mlflow")
+    (attempt.folder / "output" / "go").touch()
+    found = attempt.wait()["progress"]
+    assert (found["step"], found["total"], found["metrics"]) == (
+        8,
+        None,
+        {"loss": 0.25, "acc": 0.9},
+    )
