@@ -166,6 +166,14 @@ def _codes(_: click.Context, incomplete: str) -> Offers:
     return [(code, entry.meaning) for code, entry in registry().items()]
 
 
+def _failure_kinds(_: click.Context, incomplete: str) -> Offers:
+    if "." in incomplete:  # a field
+        return []
+    from sgpu_decl.views.failure_text import failure_kinds
+
+    return [(name, kind.meaning) for name, kind in failure_kinds().items()]
+
+
 def _commands(context: click.Context, _: str) -> Offers:
     path = context.params.get("path") or ()
     table = SUBCOMMANDS.get(path[0], {}) if path else COMMANDS
@@ -180,5 +188,6 @@ KINDS: dict[str, Callable[[click.Context, str], Offers]] = {
     "settable paths": _settable_paths,
     "explained fields": _explained_fields,
     "codes": _codes,
+    "failure kinds": _failure_kinds,
     "commands": _commands,
 }

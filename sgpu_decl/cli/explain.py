@@ -22,27 +22,40 @@ _MOST = 3
 @click.argument(
     "name",
     required=False,
-    metavar="[CODE|FIELD]",
-    shell_complete=completed_by("codes", "explained fields"),
+    metavar="[CODE|KIND|FIELD]",
+    shell_complete=completed_by("codes", "failure kinds", "explained fields"),
 )
 @output_option()
 def command(*, name: str | None, output: str) -> int:
-    """Explain a code of a check or an error, such as `unknown_key`, or a field, such as `run.gpus`.
+    """Explain a code of a check or an error, such as `unknown_key`, a kind of failure, such as
+    `cuda_out_of_memory`, or a field, such as `run.gpus`.
 
-    Errors and checks show their code in brackets, as in `error[unknown_key]`. The path of a field
-    begins with `run` or `project`, which may be left out; `run` alone lists the fields of a run.
-    Without a name, all codes are listed.
+    Errors and checks show their code in brackets, as in `error[unknown_key]`, and failed runs their
+    kind. The path of a field begins with `run` or `project`, which may be left out; `run` alone
+    lists the fields of a run. Without a name, all codes and kinds are listed.
 
-    Exit codes: 0, and 1 if there is no such code or field.
+    Exit codes: 0, and 1 if there is no such code, kind or field.
     """
     from sgpu_decl.diagnostics.codes import families, registry  # not for the Tab key
+    from sgpu_decl.views.failure_text import failure_kinds, kind_list, kind_object, kind_page
 
-    codes = registry()
+    codes, kinds = registry(), failure_kinds()
     if name is None:
         if output == "json":
-            answer({"codes": [entry.to_json() for entry in codes.values()]})
+            answer(
+                {
+                    "codes": [entry.to_json() for entry in codes.values()],
+                    "kinds": [kind_object(kind) for kind in kinds.values()],
+                }
+            )
         else:
             show(_code_list(families()))
+            show(kind_list(kinds.values()))
+    elif name in kinds:
+        if output == "json":
+            answer(kind_object(kinds[name]))
+        else:
+            show(kind_page(kinds[name]))
     elif name in codes:
         if output == "json":
             answer(codes[name].to_json())
@@ -53,9 +66,9 @@ def command(*, name: str | None, output: str) -> int:
     elif fields := _fields(name):
         _show_field(fields[0], output)
     else:
-        near = " or ".join(f"`{entry}`" for entry in _near(name, codes))
+        near = " or ".join(f"`{entry}`" for entry in _near(name, [*codes, *kinds]))
         raise NotFound(
-            f"there is no code or field `{name}`",
+            f"there is no code, kind of failure or field `{name}`",
             hint=f"did you mean {near}?"
             if near
             else "`sgpu explain` lists all codes, `sgpu explain run` the fields of a run",

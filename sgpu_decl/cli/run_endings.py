@@ -12,6 +12,7 @@ from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.terminal_output import note, show, takes_colour
 from sgpu_decl.errors import BackendError, Interrupted, NotFound, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.views.failure_text import kind_words
 from sgpu_decl.views.status_text import ending, failure, working_files_note
 from sgpu_decl.views.terminal import count
 from sgpu_decl.views.tracking_text import tracking_notes
@@ -75,7 +76,8 @@ def show_endings(
     for view in views:
         say(ending(view, now=datetime.now(UTC), colour=takes_colour(sys.stderr)))
         trace = failure(view) or _last_lines(session, view, shown)
-        for text in (trace, working_files_note(view), *map(complete, tracking_notes(view))):
+        known = kind_words(view.first_cause, complete)
+        for text in (trace, known, working_files_note(view), *map(complete, tracking_notes(view))):
             if text:
                 say(text)
 

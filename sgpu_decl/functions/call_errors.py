@@ -99,11 +99,13 @@ def _rank_failed(session: "Session", view: AttemptView) -> RankFailed:
     trace = None
     if cause is not None and cause.traceback:
         trace = "\n".join([with_lines(cause.traceback).rstrip(), *files_of(cause)])
+    hint = f"the output of all ranks: `sgpu logs {shlex.quote(ref)} --rank all`"
+    if cause is not None and cause.kind is not None and cause.explanation is not None:
+        whole += f" [{cause.kind}: {cause.explanation.meaning}]"
+        hint = f"{cause.explanation.next_step}; {hint}"
     return RankFailed(
         whole,
-        hint=session.complete(
-            f"the output of all ranks: `sgpu logs {shlex.quote(ref)} --rank all`"
-        ),
+        hint=session.complete(hint),
         attempt=ref,
         rank=rank,
         failed=failed,

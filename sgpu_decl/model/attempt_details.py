@@ -55,13 +55,26 @@ class MissingFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailureExplanation:
+    """What a failure of a known kind means. `blame` is `error` where the user's code or input is to
+    blame, `infra` where what it runs on is, and None where that is not certain."""
+
+    blame: str | None
+    meaning: str
+    next_step: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstCause:
     """What made an attempt fail: of `rank`, where it was one rank's fault. `failure` is a
-    `FailureClass`, or None where somebody ended it. `simultaneous` ranks failed within 5 ms.
-    `memory` says what took it, where there was too little."""
+    `FailureClass`, or None where somebody ended it. `kind` is one of those that docs/failures.md
+    lists, or None. `simultaneous` ranks failed within 5 ms. `memory` says what took it, where there
+    was too little."""
 
     rank: int | None = None
     failure: str | None = field(metadata=written_as("class"))
+    kind: str | None = None
     summary: str
     traceback: str | None = None
     simultaneous: tuple[int, ...] = ()
@@ -69,6 +82,7 @@ class FirstCause:
     memory: Json = field(default=None, metadata=SOMETIMES)
     code: CodeCopy | None = field(default=None, metadata=SOMETIMES)
     missing: MissingFile | None = field(default=None, metadata=SOMETIMES)
+    explanation: FailureExplanation | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +134,11 @@ def restarts_in(status: Mapping[str, Any]) -> tuple[Restart, ...]:
 
 def cause_in(item: Mapping[str, Any]) -> FirstCause:
     """The first cause that a `status` object tells of."""
-    missing = item.get("missing")
+    missing, told = item.get("missing"), item.get("explanation")
     return FirstCause(
         rank=item["rank"],
         failure=item["class"],
+        kind=item.get("kind"),
         summary=item["summary"],
         traceback=item["traceback"],
         simultaneous=tuple(item["simultaneous"]),
@@ -132,4 +147,12 @@ def cause_in(item: Mapping[str, Any]) -> FirstCause:
         ),
         memory=item.get("memory"),
         missing=MissingFile(path=missing) if isinstance(missing, str) else None,
+        explanation=FailureExplanation(
+            blame=told["blame"],
+            meaning=told["meaning"],
+            next_step=told["next_step"],
+            source=told["source"],
+        )
+        if told
+        else None,
     )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.attempt_view import AttemptView, RankView
+from sgpu_decl.views.failure_text import kind_words
 from sgpu_decl.views.status_text import ending, failure, links
 from sgpu_decl.views.terminal import count, escape, shorten
 
@@ -60,6 +61,7 @@ def status_page(view: AttemptView, *, now: datetime) -> str:
         table(("rank", "state", "exit"), rows) if rows else "",
         count(more, "more rank") if more > 0 else "",
         f"<pre>{html.escape(trace)}</pre>" if trace else "",
+        *map(prose, kind_words(view.first_cause).splitlines()),
         table(("", ""), ((name, _link(to)) for name, to in links(view))),
     )
 

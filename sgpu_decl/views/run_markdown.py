@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.attempt_view import AttemptView, RankView, RunHistory
+from sgpu_decl.views.failure_text import blame_words
 from sgpu_decl.views.launch_reason import changed_words, changes_of, commit_words, launch_reason
 from sgpu_decl.views.markdown import cell, code, fenced, link, prose
 from sgpu_decl.views.status_text import (
@@ -57,6 +58,11 @@ def _cause(cause: "FirstCause | None") -> Iterator[str]:
     if cause.traceback and cause.traceback.strip():
         yield ""
         yield fenced("\n".join([cause.traceback.rstrip("\n"), *files_of(cause)]))
+    if cause.kind is not None and cause.explanation is not None:
+        told = cause.explanation
+        yield ""
+        yield f"**{code(cause.kind)}** ({blame_words(told.blame)}): {prose(told.meaning)}. "
+        yield f"What to do: {prose(told.next_step)}."
 
 
 def _ranks(ranks: Sequence[RankView]) -> Iterator[str]:

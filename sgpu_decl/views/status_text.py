@@ -12,6 +12,7 @@ from sgpu_decl.model.attempt import BACKOFF, AttemptState
 from sgpu_decl.model.attempt_view import SKIPPED, AttemptView, RankView, RunHistory
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
+from sgpu_decl.views.failure_text import kind_words
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
 from sgpu_decl.views.tracking_text import tracking_notes
 
@@ -212,6 +213,7 @@ def run_details(
         + (f"\n  {progress}" if progress else "")
         + "".join(f"\n  {hints(hint)}" for hint in way_out_notes([view])),
         failure(view),
+        kind_words(view.first_cause, hints),
         working_files_note(view),
         _section("restarts", restart_lines(view, now)),
         _section("ranks", [_rank_line(rank) for rank in view.ranks]),
@@ -368,7 +370,8 @@ def _cause_line(view: AttemptView, longest: int) -> str:
     cause = view.first_cause
     if cause is None:
         return ""
-    return shorten(cause_words(cause.rank, cause.summary or cause.failure or ""), longest)
+    kind = f"[{escape(cause.kind)}] " if cause.kind is not None else ""
+    return shorten(kind + cause_words(cause.rank, cause.summary or cause.failure or ""), longest)
 
 
 def _flat(value: Json, path: str = "") -> Iterator[tuple[str, str]]:

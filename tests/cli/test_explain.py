@@ -45,14 +45,36 @@ def test_without_a_code_all_are_listed(sgpu: Any) -> None:
             family = line.removesuffix(":")
         else:
             listed.append((line.split()[0], family))
-    every = sgpu.data("explain")["codes"]
-    assert sorted(listed) == [(code["code"], code["family"]) for code in every]
+    every = sgpu.data("explain")
+    kinds = [(kind["kind"], "failures of runs") for kind in every["kinds"]]
+    assert sorted(listed) == sorted(
+        [*((code["code"], code["family"]) for code in every["codes"]), *kinds]
+    )
     assert ("state_locked", "states") in listed
+    assert ("cuda_out_of_memory", "failures of runs") in kinds
+    assert not {code["code"] for code in every["codes"]}.intersection(dict(kinds))
+
+
+def test_a_kind_of_failure_is_explained(sgpu: Any) -> None:
+    answer = sgpu.done("explain", "gated_model")
+    assert answer.out.splitlines() == [
+        "gated_model (user error)",
+        "",
+        "A model or data set on Hugging Face is gated, and the run has no token of somebody who was "
+        "given access.",
+        "",
+        "what to do: ask for access on its page, and pass a token: "
+        "`env: {secrets: {HF_TOKEN: env:HF_TOKEN}}`",
+        "source: https://huggingface.co/docs/hub/models-gated",
+    ]
+    told = sgpu.data("explain", "gated_model")
+    assert (told["kind"], told["blame"]) == ("gated_model", "error")
+    assert "`gated_model`" in sgpu.here("explain", "gated-modell").err
 
 
 def test_an_unknown_code_is_answered_with_the_nearest(sgpu: Any) -> None:
     misspelt = sgpu.exits(1, "explain", "unkown-key")
-    assert "there is no code or field `unkown-key`" in misspelt.err
+    assert "there is no code, kind of failure or field `unkown-key`" in misspelt.err
     assert "hint: did you mean `unknown_key`" in misspelt.err
     assert "`psutil_missing`" in sgpu.here("explain", "psutil").err
     assert "hint: `sgpu explain` lists all codes" in sgpu.here("explain", "").err

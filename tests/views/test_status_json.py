@@ -28,8 +28,8 @@ OUTCOME: dict[str, Any] = {
          "dropped_bytes": 7},
     ],
     "first_cause": {
-        "rank": 0, "class": "exception", "summary": "ValueError: no", "traceback": None,
-        "simultaneous": [1], "stacks": [{"rank": 0, "file": "fault.log"}],
+        "rank": 0, "class": "exception", "kind": None, "summary": "ValueError: no",
+        "traceback": None, "simultaneous": [1], "stacks": [{"rank": 0, "file": "fault.log"}],
     },
     "restart": 1,
     "restarts": [

@@ -137,8 +137,13 @@ def read_out_of_memory(folder: str) -> dict[str, Any] | None:
 
 def end_of_stderr(folder: str, most: int = _TRACEBACK) -> bytes:
     """Return the last bytes that a rank wrote to stderr, at most so many."""
+    return end_of_log(folder, "stderr.log", most)
+
+
+def end_of_log(folder: str, name: str, most: int = _TRACEBACK) -> bytes:
+    """Return the last bytes of a log of a rank, at most so many."""
     try:
-        path = os.path.join(folder, "stderr.log")
+        path = os.path.join(folder, name)
         with open(path, "rb", buffering=0, opener=regular_opener) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - most))
             return log.read(most)

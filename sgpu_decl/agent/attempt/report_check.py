@@ -77,8 +77,13 @@ _RANK = _object(
     },
     rank=_number,
 )
+_EXPLANATION = _object({}, blame=_maybe(_text), meaning=_text, next_step=_text, source=_text)
 _CAUSE = _object(
-    {"stacks": _each(_object({}, rank=_number, file=_text))},
+    {
+        "stacks": _each(_object({}, rank=_number, file=_text)),
+        "kind": _maybe(_text),
+        "explanation": _EXPLANATION,
+    },
     rank=_maybe(_number),
     summary=_text,
     traceback=_maybe(_text),

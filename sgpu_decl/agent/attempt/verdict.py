@@ -25,6 +25,7 @@ class RankEnding:
         memory: why the kernel killed it for memory, if it did.
         stack: the `text` of its stacks, if it crashed or hung, and their `file`, relative to the
             run's folder.
+        known: the `kind` of its failure and its `explanation`, if the kind is known.
     """
 
     __slots__ = (
@@ -32,6 +33,7 @@ class RankEnding:
         "error",
         "exit_code",
         "kill_ns",
+        "known",
         "memory",
         "rank",
         "signal",
@@ -53,6 +55,7 @@ class RankEnding:
         kill_ns: int | None = None,
         memory: dict[str, Any] | None = None,
         stack: dict[str, str] | None = None,
+        known: dict[str, Any] | None = None,
     ) -> None:
         self.rank = rank
         self.started_ns = started_ns
@@ -64,6 +67,7 @@ class RankEnding:
         self.kill_ns = kill_ns
         self.memory = memory
         self.stack = stack
+        self.known = known
 
     def message(self, now_ns: int) -> dict[str, Any]:
         """Return it as a message to another node; `now_ns` is this node's time."""
@@ -167,6 +171,7 @@ class Verdict:
         self.cause = {
             "rank": first.rank,
             "class": failure,
+            "kind": None,
             "summary": summary,
             "traceback": first.stack["text"] if crashed and first.stack else traceback,
             "simultaneous": sorted(
@@ -175,6 +180,7 @@ class Verdict:
             **(stack_files([first]) if crashed else {}),
             **({"memory": first.memory} if failure == "oom" and first.memory else {}),
             **_missing(first),
+            **(first.known or {}),
         }
 
 

@@ -12,6 +12,7 @@ import os
 import re
 
 from sgpu_decl.agent.attempt.error_file import end_of_stderr, is_collateral, shortened
+from sgpu_decl.agent.attempt.failure_recognition import OF_A_CHILD, plain_text
 from sgpu_decl.agent.ranks.rank_start import first_line_error
 
 TYPE_CHECKING = False
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 _TAIL = 1 << 20
 _SUMMARY = 2_000
 _TRACEBACK = 65_536
-_MARK = re.compile(r"^\[\w*\d\]: ?", re.MULTILINE)  # of torch and torchrun: `[rank0]: text`
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _HEAD = re.compile(
     r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):$"
     r"|^  File \"[^\"\n]*\", line \d+$",  # of an error of the syntax
@@ -39,7 +38,6 @@ _CHAINED = (
     "The above exception was the direct cause of the following exception:",
 )
 _ELSEWHERE = ("Exception in thread ", "Exception ignored in")
-_OF_A_CHILD = frozenset({"ChildFailedError", "CalledProcessError"})
 _BY_BASH = re.compile(r"^bash: line (\d+): (.+)$")
 # How bash and env show a name of a file whose lines end as on Windows.
 _WINDOWS = re.compile(r"^[^\n]*(?:\\r['\u2019]|\^M|: -\r): [^\n]*$", re.MULTILINE)
@@ -67,13 +65,12 @@ def user_paths(spec: Mapping[str, Any]) -> Callable[[str], str]:
 
 def read_command_error(folder: str, code: int, spec: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the error of a command that exited with `code`; None if its stderr does not say it."""
-    text = end_of_stderr(folder, _TAIL).decode("utf-8", "replace")
-    text = _MARK.sub("", _COLOUR.sub("", text.replace("\r\n", "\n")))
+    text = plain_text(end_of_stderr(folder, _TAIL).decode("utf-8", "replace"))
     found = last_exception(text) if code == 1 else None
     if found is not None:
         kind, message, trace = found
         summary = f"{kind}: {message}" if message else kind
-        if kind.rpartition(".")[2] in _OF_A_CHILD and (reason := _reason(text[: text.find(trace)])):
+        if kind.rpartition(".")[2] in OF_A_CHILD and (reason := _reason(text[: text.find(trace)])):
             summary += f"; last on stderr before it: {reason}"
         return _error(
             "exception",
@@ -135,7 +132,7 @@ def last_exception(text: str) -> tuple[str, str, str] | None:
         name = found[1].rpartition(".")[2]
         if head[0].startswith("  File") and name not in _INVALID:
             continue
-        if name not in _OF_A_CHILD:
+        if name not in OF_A_CHILD:
             return _shown(text, head, found)
         of_a_child = of_a_child or (head, found)
     return _shown(text, *of_a_child) if of_a_child is not None else None

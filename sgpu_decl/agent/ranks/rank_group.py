@@ -7,6 +7,7 @@ import time
 
 from sgpu_decl.agent.attempt.attempt_files import encode
 from sgpu_decl.agent.attempt.error_file import (
+    end_of_log,
     own_frames_left_out,
     read_abort,
     read_error,
@@ -14,8 +15,9 @@ from sgpu_decl.agent.attempt.error_file import (
     read_stack,
     shared_run_named,
 )
+from sgpu_decl.agent.attempt.failure_recognition import kind_of_failure
 from sgpu_decl.agent.attempt.previous_output import previous_output
-from sgpu_decl.agent.attempt.verdict import RankEnding
+from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 from sgpu_decl.agent.ranks.rank_start import (
     LaunchError,
     argv_of,
@@ -314,6 +316,7 @@ class RankGroup:
             kill_ns=self._kill_ns,
             memory=self._memory(pid) if code == -signal.SIGKILL else None,
         )
+        ending.known = self._known(ending, folder)
         self._endings.append(ending)
         self._record.ended(ending, self._restart, dropped=_dropped(folder))
         self.on_ended(ending)
@@ -337,6 +340,24 @@ class RankGroup:
                 error[name] = error[name] and self._redact(error[name])
         return error
 
+    def _known(self, ending: RankEnding, folder: str) -> dict[str, Any] | None:
+        """Return the kind of a rank's failure, without secrets; None if it is not known. Looked for
+        here, since the logs are on this node."""
+        cause = Verdict([ending]).cause
+        if cause is None:
+            return None
+        whole = ending.error is not None and ending.error["time_ns"] is not None
+        known = kind_of_failure(
+            cause["class"],
+            cause["summary"],
+            cause["traceback"],
+            tuple if whole and cause["class"] == "exception" else lambda: _ends_of_logs(folder),
+        )
+        if not known:
+            return None
+        said = {name: text and self._redact(text) for name, text in known["explanation"].items()}
+        return {**known, "explanation": said}
+
     def _memory(self, pid: int) -> dict[str, Any] | None:
         short = shortage(pid, self._oom_kills)
         return short.message(self._loop.peak) if short else None
@@ -351,6 +372,11 @@ class RankGroup:
 
     def _all_started(self) -> bool:
         return len(self._endings) == len(self._ranks) or self._term_ns is not None
+
+
+def _ends_of_logs(folder: str) -> list[str]:
+    names = ("stderr.log", "stdout.log")
+    return [end_of_log(folder, name).decode("utf-8", "replace") for name in names]
 
 
 def _dropped(folder: str) -> int:
