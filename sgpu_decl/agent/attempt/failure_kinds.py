@@ -175,7 +175,7 @@ KINDS = (
             FailureForm(
                 "Watchdog caught collective operation timeout",
                 r"WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<op>\w+)[^\n]{0,300}?Timeout\(ms\)="
-                r"(?P<limit>\d+)[^\n]{0,2000}?(?:\n[^\n]{0,300}){0,3}?caused the desync are:\s{1,9}"
+                r"(?P<limit>\d+)[^\n]{0,200}?(?:\n[^\n]{0,300}){0,3}?caused the desync are:\s{1,9}"
                 r"- (?P<cause>[^\n]{1,200})",
                 "{op} number {number} did not end within {limit} ms; PyTorch says of the ranks "
                 "that caused it: {cause}",
@@ -183,7 +183,7 @@ KINDS = (
             FailureForm(
                 "Watchdog caught collective operation timeout",
                 r"WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<op>\w+)[^\n]{0,300}?Timeout\(ms\)="
-                r"(?P<limit>\d+)[^\n]{0,2000}?(?:\n[^\n]{0,300}){0,3}?ranks (?P<ranks>\[[\d, ]+\]) "
+                r"(?P<limit>\d+)[^\n]{0,200}?(?:\n[^\n]{0,300}){0,3}?ranks (?P<ranks>\[[\d, ]+\]) "
                 r"are the lagging ranks that caused this timeout",
                 "{op} number {number} did not end within {limit} ms: ranks {ranks} never entered a "
                 "collective",
@@ -538,7 +538,7 @@ KINDS = (
         ),
     ),
     FailureKind(
-        "disk_full",
+        "no_disk_space",
         EITHER,
         "A disk is full.",
         "free space, or write elsewhere: `df -h` shows the disks, `sgpu gc` deletes what old "
@@ -604,7 +604,7 @@ KINDS = (
         ),
     ),
     FailureKind(
-        "permission_denied",
+        "file_permission",
         USER,
         "The user of the run may not read or write a file or a folder.",
         "change its owner or mode (`ls -ld`), or write to `SGPU_OUTPUT_DIR`, which is the run's "
