@@ -65,9 +65,9 @@ def kind_of_failure(
     if failure == "exception" and not _is_of_a_child(summary):
         return _in_exception(_shown_after(summary, logs()))
     if failure in ("exception", "exit_code", "signal_self"):
-        for log in map(plain_text, logs()):
+        for log in logs():
             text = _last_lines(log) if failure == "exit_code" else log
-            if found := _last_in(text):
+            if found := _last_in(plain_text(text)):
                 return found
     return {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sgpu_decl.agent.attempt.failure_recognition import kind_of_failure
 from sgpu_decl.agent.attempt.stack_groups import stack_groups
 from sgpu_decl.agent.attempt.verdict import stack_files
 from sgpu_decl.agent.retry_rule import why_ended
@@ -41,6 +40,8 @@ def failed(
     failure: str, summary: str, rank: int | None = None, traceback: str | None = None
 ) -> Outcome:
     """Return the outcome of a failure that no rank caused, or that kept a rank from starting."""
+    from sgpu_decl.agent.attempt.failure_recognition import kind_of_failure
+
     cause = _cause(failure, summary, rank, traceback)
     known = kind_of_failure(failure, summary, traceback)
     return Outcome("failed", _CODES.get(failure, 1), {**cause, **known})

@@ -25,7 +25,7 @@ import time
 
 from sgpu_decl.agent.attempt.attempt_files import SUPERVISOR_LOCK
 from sgpu_decl.agent.ranks import warm_parent
-from sgpu_decl.agent.ranks.rank_group import load_command_error
+from sgpu_decl.agent.ranks.rank_group import load_command_error, load_failure_kinds
 from sgpu_decl.agent.supervision.guardian import fork_guardian, run
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.kernel_features import shortcomings
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:  # noqa: ARG001 - as all programs of 
         os._exit(0)  # the client waits for this process only
     shortcomings()  # tried out once, for all that are forked
     load_command_error()
+    load_failure_kinds()
     channel = socket.socket(fileno=0)
     while True:
         if not select.select([channel], [], [], _IDLE)[0]:

@@ -15,7 +15,6 @@ from sgpu_decl.agent.attempt.error_file import (
     read_stack,
     shared_run_named,
 )
-from sgpu_decl.agent.attempt.failure_recognition import kind_of_failure
 from sgpu_decl.agent.attempt.previous_output import previous_output
 from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 from sgpu_decl.agent.ranks.rank_start import (
@@ -43,6 +42,13 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.several_nodes.node_group import Node
     from sgpu_decl.agent.system.loop import Loop
     from sgpu_decl.agent.system.process_tree import ProcessTree
+
+
+def load_failure_kinds() -> Callable[..., dict[str, Any]]:
+    """What knows the kinds of failures."""
+    from sgpu_decl.agent.attempt.failure_recognition import kind_of_failure
+
+    return kind_of_failure
 
 
 def load_command_error() -> Callable[..., dict[str, Any] | None]:
@@ -83,6 +89,7 @@ class RankGroup:
         self._ready_pipe = -1
         self.python = spec["entry"]["kind"] not in ("command", "shell")
         self._read_command_error: Callable[..., dict[str, Any] | None] | None = None
+        self._kind_of_failure: Callable[..., dict[str, Any]] = lambda *_: {}
         self._warm = WarmParent(spec, node.records(spec["run_dir"]), loop, record)
         self._warm.on_forked = self._forked
         self._warm.on_cold = self._start_cold
@@ -167,10 +174,9 @@ class RankGroup:
             self.on_refused(failure)
             return
         self.failed_to_start = None
-        self.on_started()
+        self._all_run()
         if not self.python:
             self.on_ready()
-            # Once they run, and not later: sgpu may be upgraded before they end.
             self._read_command_error = load_command_error()
 
     def _start_one(self, argv: list[str], rank: int, readied: int) -> int:
@@ -205,7 +211,13 @@ class RankGroup:
         for rank, pid in zip(self._ranks, pids, strict=True):
             self._follow(rank, pid)
         self._warm.release(len(pids))
+        self._all_run()
+
+    def _all_run(self) -> None:
+        """All ranks run. What reads their failures is loaded now, and not later: sgpu may be
+        upgraded before they end."""
         self.on_started()
+        self._kind_of_failure = load_failure_kinds()
 
     def _read_refusals(self, pipe: int) -> None:
         """Forked ranks write `number errno` if they cannot be set up."""
@@ -347,7 +359,7 @@ class RankGroup:
         if cause is None:
             return None
         whole = ending.error is not None and ending.error["time_ns"] is not None
-        known = kind_of_failure(
+        known = self._kind_of_failure(
             cause["class"],
             cause["summary"],
             cause["traceback"],
