@@ -114,8 +114,8 @@ ANSWERS = {
     "env diff": _answer("before after facts added removed changed partial", "The differences.", stable=False),
     "schema": _answer("run project plan state events stream", "The JSON Schemas by name; with `--write`, `written`: the folder.", stable=False),
     "explain": _answer(
-        "", "The code, or the field. Without a name, `codes`: all of them.", stable=False,
-        sometimes="code family severities exit_code meaning example solution path type default description required children", inside="children[]=A-field",
+        "", "The code, the kind of failure, or the field. Without a name, `codes` and `kinds`: all of them.", stable=False,
+        sometimes="code family severities exit_code meaning example solution path type default description required children codes kinds kind blame source", inside="children[]=A-field",
     ),
     "gc": _answer(
         "attempts bytes code_bytes environment_bytes freed kept not_found problems", "The deleted attempts and bytes, or with `--dry-run` those that gc would delete; `kept` are attempts that are old enough but stay.", stable=False,
@@ -228,6 +228,7 @@ OBJECTS = {
         {
             "rank": "the rank that caused it, or `null`",
             "class": "see [Failures](../running.md#failures), or `null`",
+            "kind": "one of [the kinds that sgpu knows](../failures.md), or `null`",
             "summary": "one line",
             "traceback": "a text, or `null`",
             "simultaneous": "the other ranks that failed within 5 ms",
@@ -237,8 +238,17 @@ OBJECTS = {
             "memory": "the users of the memory, if it ran out",
             "code": "`copy` is the folder with the code of the attempt, `changed` are the files that differ now",
             "missing": "`path` is a file that the rank did not find, `reason` and `hint` say why",
+            "explanation": "what the kind means, if there is one",
         },
-        {"stacks[]": "A file with a stack", "code": "A copy of the code", "missing": "A missing file"},
+        {"stacks[]": "A file with a stack", "code": "A copy of the code", "missing": "A missing file", "explanation": "An explanation of a failure"},
+    ),
+    "An explanation of a failure": Object(
+        {
+            "blame": "`error` if the code or its input is to blame, `infra` if the machine or the platform is, `null` if that is not certain",
+            "meaning": "what happened, with the numbers that the library printed",
+            "next_step": "what to do",
+            "source": "a URL that explains it",
+        }
     ),
     "A file with a stack": Object({"rank": "its number", "file": "on this machine"}),
     "A copy of the code": Object({"copy": "a folder", "changed": "files that differ now"}),

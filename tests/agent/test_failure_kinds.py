@@ -15,6 +15,7 @@ from sgpu_decl.agent.attempt.outcome import failed
 from sgpu_decl.agent.attempt.verdict import RankEnding, Verdict
 from sgpu_decl.agent.attempt.xid_codes import XIDS
 from sgpu_decl.agent.retry_rule import BLAME
+from sgpu_decl.agent.system.kernel_log import gpu_error
 from sgpu_decl.rendering.spec import Entry
 from tests.support import require
 
@@ -128,6 +129,41 @@ def test_what_is_not_certain_stays_unknown(failure: str, text: str) -> None:
 def test_the_last_failure_in_the_log_of_a_rank_that_a_signal_ended_counts() -> None:
     known = kind_of_failure("signal_self", "r", None, lambda: [f"{FULL_GPU}\n{WATCHDOG}", ""])
     assert known["kind"] == "nccl_timeout"
+
+
+RECORDS = (
+    b"4,901,1000000,-;NVRM: Xid (PCI:0000:dc:00): 31, pid=18, name=old, Ch 1\n",
+    b"4,902,9000000,-;NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 1\n KEY=a\n",
+    b"4,903,9000001,-;NVRM: Xid (PCI:0000:dc:00): 149, pid=181, name=python3, NETIR_LINK_EVT\n",
+    b"4,904,9000002,-;NVRM: Xid (PCI:0000:dc:00): 79, pid=18, name=python3, GPU has fallen off\n",
+    b"6,905,9000003,-;usb 1-1: pid=18, new device\n",
+    b"garbage",
+)
+
+
+def test_the_driver_is_asked_about_the_process_since_it_started() -> None:
+    line = gpu_error(RECORDS, 18, 8_000_000_000)
+    assert line == "NVRM: Xid (PCI:0000:dc:00): 79, pid=18, name=python3, GPU has fallen off"
+    assert "): 31, " in gpu_error(RECORDS, 18, 0)
+    assert "): 45, " in gpu_error(RECORDS[:2], 18, 8_000_000_000)
+    assert gpu_error(RECORDS, 7, 0) == ""
+
+
+def test_a_fault_of_the_hardware_explains_an_error_of_cuda() -> None:
+    def known(summary: str, xid: int) -> str | None:
+        line = f"NVRM: Xid (PCI:0000:dc:00): {xid}, pid=18, name=python3, Ch 1"
+        text = f"torch.AcceleratorError: CUDA error: {summary}"
+        kind = kind_of_failure("exception", text, HEAD + text, gpu_error=lambda: line).get("kind")
+        return None if kind is None else str(kind)
+
+    assert known("unspecified launch failure", 79) == "gpu_xid"
+    assert known("an illegal memory access was encountered", 79) == "gpu_xid"
+    assert known("an illegal memory access was encountered", 31) == "cuda_illegal_access"
+    assert known("device-side assert triggered", 43) == "cuda_device_assert"
+    quiet = kind_of_failure(
+        "exception", "ValueError: x", HEAD, gpu_error=lambda: RECORDS[3].decode()
+    )
+    assert quiet == {}
 
 
 def test_a_rank_that_the_kernel_killed_for_memory_is_named_so() -> None:

@@ -7,7 +7,12 @@ or an exit code ended the rank, the end of its log is read, and the last failure
 
 from __future__ import annotations
 
-from sgpu_decl.agent.attempt.failure_kinds import GPU_XID, HOST_OUT_OF_MEMORY, KINDS
+from sgpu_decl.agent.attempt.failure_kinds import (
+    GPU_XID,
+    HOST_OUT_OF_MEMORY,
+    KINDS,
+    PLATFORM,
+)
 from sgpu_decl.agent.attempt.xid_codes import XIDS
 
 TYPE_CHECKING = False
@@ -30,6 +35,7 @@ _LINK = (
     r"^(The above exception was the direct cause|During handling of the above exception)[^\n]*\n"
 )
 _RAISED_FROM = "The above exception was the direct cause"
+_ILLEGAL_ACCESS = "cuda_illegal_access"  # rarely a fault of the hardware, as the driver may say
 _OUT_OF_MEMORY = next(kind for kind in KINDS if kind.name == HOST_OUT_OF_MEMORY)
 
 OF_A_CHILD = frozenset({"CalledProcessError", "ChildFailedError", "ProcessExitedException"})
@@ -49,6 +55,7 @@ def kind_of_failure(
     summary: str,
     traceback: str | None = None,
     logs: Callable[[], Sequence[str]] = tuple,
+    gpu_error: Callable[[], str] = str,
 ) -> dict[str, Any]:
     """Return the `kind` and the `explanation` of a failure, as its first cause has them; an empty
     object if its kind is not known.
@@ -56,7 +63,20 @@ def kind_of_failure(
     Args:
         failure: its class.
         logs: returns the ends of what the rank wrote, the more telling stream first.
+        gpu_error: returns what the driver of the GPUs said about the rank; empty if nothing.
     """
+    known = _by_words(failure, summary, traceback, logs)
+    unclear = not known or known["kind"] == _ILLEGAL_ACCESS
+    if unclear and (failure == "signal_self" or "CUDA" in summary):
+        reported = _in_exception(gpu_error())
+        if reported and (not known or reported["explanation"]["blame"] == PLATFORM):
+            return reported
+    return known
+
+
+def _by_words(
+    failure: str | None, summary: str, traceback: str | None, logs: Callable[[], Sequence[str]]
+) -> dict[str, Any]:
     if failure == "oom":
         return _explained(_OUT_OF_MEMORY)
     for text in (*_raised(traceback or ""), summary):

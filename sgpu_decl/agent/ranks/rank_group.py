@@ -30,6 +30,7 @@ from sgpu_decl.agent.ranks.rank_start import (
 )
 from sgpu_decl.agent.ranks.warm_parent import WarmParent
 from sgpu_decl.agent.system.fast_stdlib import signal
+from sgpu_decl.agent.system.kernel_log import gpu_error, kernel_records
 from sgpu_decl.agent.system.oom import OomKills, shortage
 from sgpu_decl.agent.system.secrets import Redactor
 
@@ -328,7 +329,7 @@ class RankGroup:
             kill_ns=self._kill_ns,
             memory=self._memory(pid) if code == -signal.SIGKILL else None,
         )
-        ending.known = self._known(ending, folder)
+        ending.known = self._known(ending, folder, pid)
         self._endings.append(ending)
         self._record.ended(ending, self._restart, dropped=_dropped(folder))
         self.on_ended(ending)
@@ -352,7 +353,7 @@ class RankGroup:
                 error[name] = error[name] and self._redact(error[name])
         return error
 
-    def _known(self, ending: RankEnding, folder: str) -> dict[str, Any] | None:
+    def _known(self, ending: RankEnding, folder: str, pid: int) -> dict[str, Any] | None:
         """Return the kind of a rank's failure, without secrets; None if it is not known. Looked for
         here, since the logs are on this node."""
         cause = Verdict([ending]).cause
@@ -364,6 +365,7 @@ class RankGroup:
             cause["summary"],
             cause["traceback"],
             tuple if whole and cause["class"] == "exception" else lambda: _ends_of_logs(folder),
+            lambda: gpu_error(kernel_records() or (), pid, ending.started_ns),
         )
         if not known:
             return None

@@ -3,13 +3,12 @@ memory there is."""
 
 from __future__ import annotations
 
-import os
+from sgpu_decl.agent.system.kernel_log import kernel_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_FIRST_PID_NAMESPACE = 4_026_531_836  # PROC_PID_INIT_INO: pids here are those of the kernel's log
 _V2, _V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 _UNLIMITED = 1 << 62  # v1 writes the largest multiple of a page for no limit
 
@@ -136,27 +135,14 @@ def _counter(path: str, name: str) -> int:
 def _kernel_log(pid: int) -> str | None:
     """Return the kernel's log line about its kill of a process, or an empty one; None if the log
     cannot be read, or has other pids."""
-    try:
-        if os.stat("/proc/self/ns/pid").st_ino != _FIRST_PID_NAMESPACE:
-            return None
-        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    records = kernel_records()
+    if records is None:
         return None
     line = ""
     reason, victim = b"oom-kill:", b"Killed process %d " % pid
-    try:
-        while True:
-            try:
-                record = os.read(log, 8192)
-            except BrokenPipeError:
-                continue  # this record was overwritten; the next one is there
-            if reason in record and b",pid=%d," % pid in record:
-                line = reason.decode() + record.partition(reason)[2].split(b"\n")[0].decode()
-            elif victim in record and not line:
-                line = victim.decode()  # one of a group that is killed as a whole
-    except BlockingIOError:
-        return line  # the end of the log
-    except OSError:
-        return None
-    finally:
-        os.close(log)
+    for record in records:
+        if reason in record and b",pid=%d," % pid in record:
+            line = reason.decode() + record.partition(reason)[2].split(b"\n")[0].decode()
+        elif victim in record and not line:
+            line = victim.decode()  # one of a group that is killed as a whole
+    return line
