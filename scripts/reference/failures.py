@@ -32,7 +32,7 @@ cuda_out_of_memory` prints what this page says. A failure that is not listed her
 - **This happens on the node of the rank**, at the end of the attempt, and is the same on this machine, on Ray and on Databricks.
 
 *user error* means that a change of the code, the environment or the configuration helps; *platform fault*, that the same run can
-succeed on another machine. Where the text does not say which, the page says *user error or platform fault*. The kind does not change
+succeed on another machine; *user error or platform fault*, that the text does not say which, or that both can help. The kind does not change
 what [`retry`](running.md#failures) starts again: that depends on the class of the failure (`exception`, `oom`, `killed`, ...), which is
 known for certain, while words in a log can be printed by anybody. A start on the same GPU would not help after a fault of hardware either.
 """

@@ -58,6 +58,7 @@ def ends_with_it(attempt: Any, caller: Caller) -> None:
     assert status["first_cause"] == {
         "rank": None,
         "class": None,
+        "kind": None,
         "summary": f"the process that called it has ended (pid {caller.tether.pid})",
         "traceback": None,
         "simultaneous": [],

@@ -27,7 +27,7 @@ def main(fails, n=0):
     print("hi")
     open("left", "w").close()
     if fails and os.environ["RANK"] == "1":
-        raise ValueError("no")
+        raise ModuleNotFoundError("No module named 'einops'")
     return {"fails": fails, "n": n}
 """
 SWEEP = RUN.replace("name: train", "name: sweep\nmatrix: {n: [1, 2]}").replace("FAILS", "false")

@@ -12,11 +12,11 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 12_900,
+    "agent": 14_000,
     "api": 1_300,
     "applying": 2_250,
     "backends": 23_750,
-    "cli": 6_200,
+    "cli": 6_250,
     "code": 5_550,
     "config": 7_500,
     "content": 3_000,
@@ -26,7 +26,7 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_250,
+    "model": 4_300,
     "places": 900,
     "planner": 4_550,
     "planning": 6_000,
@@ -37,12 +37,13 @@ LINES = {
     "testing": 10_100,
     "text": 2_700,
     "tracking": 2_250,
-    "views": 4_150,
+    "views": 4_300,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
+    "agent/attempt/failure_kinds.py": 760,  # a table
     "agent/supervision/supervisor.py": 565,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,

@@ -237,8 +237,8 @@ KINDS = (
         EITHER,
         "NVIDIA's driver reported an error of a GPU (Xid). Its code says what failed, and whether "
         "the program or the hardware is to blame.",
-        "of a fault of the hardware, tell whoever runs the machine, and leave the GPU out until it "
-        "is reset or replaced; of a fault of the program, run it with `CUDA_LAUNCH_BLOCKING: 1`",
+        "if the hardware is to blame, start the run elsewhere, and tell whoever runs the machine; "
+        "if the program is, run it once with `CUDA_LAUNCH_BLOCKING: 1` in `env.variables`",
         "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
         (
             FailureForm(
@@ -299,8 +299,8 @@ KINDS = (
         "cuda_driver_too_old",
         EITHER,
         "The driver of the machine is older than the CUDA that a package was built for.",
-        "use a build of the package for an older CUDA (for PyTorch, another `index` of "
-        "download.pytorch.org), or have the driver updated",
+        "use a build of the package for an older CUDA, which for PyTorch has another index at "
+        "https://download.pytorch.org/whl/, or have the driver updated",
         "https://docs.nvidia.com/deploy/cuda-compatibility/",
         (
             # https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/Module.cpp
@@ -410,8 +410,9 @@ KINDS = (
         "cuda_no_kernel_image",
         USER,
         "A package has no kernels for this type of GPU: it was built for others, older or newer.",
-        "use a build of the package that knows this GPU (for PyTorch, another `index` of "
-        "download.pytorch.org), build it with `TORCH_CUDA_ARCH_LIST`, or choose another `type`",
+        "use a build of the package that knows this GPU, which for PyTorch has another index at "
+        "https://download.pytorch.org/whl/, build it with `TORCH_CUDA_ARCH_LIST`, or choose "
+        "another `type`",
         _CUDA_ERRORS,
         (
             FailureForm(
