@@ -47,6 +47,19 @@ def test_a_ranks_exception_is_raised_with_its_type_and_what_it_says_of_itself() 
     assert "in train\n    raise error" in str(cause)
 
 
+def test_a_known_failure_is_named_with_what_to_do() -> None:
+    def train(rank: int, world_size: int) -> None:
+        import einops_that_is_missing  # type: ignore[import-not-found]  # noqa: F401
+
+    with pytest.raises(ModuleNotFoundError) as caught:
+        ranks(train).distributed()
+    cause = caught.value.__cause__
+    assert isinstance(cause, RankFailed)
+    assert "[missing_package: the package or module `einops_that_is_missing` is not" in str(cause)
+    assert cause.hint is not None
+    assert cause.hint.startswith("add the package to `env.dependencies`")
+
+
 class Own(Exception):
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{what} ({code})")
