@@ -51,13 +51,14 @@ def test_every_rank_knows_its_node_and_all_agents_end_alike(make_nodes: Any) -> 
 
 def test_a_failure_on_one_node_stops_the_ranks_of_the_other(make_nodes: Any) -> None:
     source = BLOCK.replace(
-        "    while", "    if os.environ['RANK'] == '3': raise KeyError('x')\n    while"
+        "    while", "    if os.environ['RANK'] == '3': import gone_from_here\n    while"
     )
     nodes = make_nodes(source).all()
     assert nodes.wait() == [1, 1]
     for number in (0, 1):
         cause = nodes.read(number)["first_cause"]
-        assert (cause["rank"], cause["summary"]) == (3, "KeyError: 'x'")
+        assert (cause["rank"], cause["kind"]) == (3, "missing_package")
+        assert "`gone_from_here`" in cause["explanation"]["meaning"]
         assert "main.py" in cause["traceback"]
     states = [rank["state"] for rank in nodes.read()["ranks"]]
     assert states == ["stopped", "stopped", "stopped", "failed"]

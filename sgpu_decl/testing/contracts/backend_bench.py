@@ -57,7 +57,7 @@ def hold(gate, n=0):
 
 def fail(at):
     if RANK == at:
-        raise ValueError("no such thing")
+        raise ModuleNotFoundError("No module named 'no_such_thing'")
     time.sleep(600)
 
 

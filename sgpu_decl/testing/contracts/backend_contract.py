@@ -146,7 +146,8 @@ class BackendContract:
         assert waited.code == 5
         assert "the last lines of rank 0" in waited.err
         assert "these words are my last" in waited.err
-        assert bench.status()["first_cause"]["class"] == "exit_code"
+        cause = bench.status()["first_cause"]
+        assert (cause["class"], cause["kind"]) == ("exit_code", None)
 
     def test_a_failed_rank_is_the_first_cause(self, bench: BackendBench) -> None:
         bench.declare("fail", like="pair", args={"at": 1})
@@ -155,7 +156,8 @@ class BackendContract:
 
         cause = run["first_cause"]
         assert (run["state"], cause["rank"], cause["class"]) == ("failed", 1, "exception")
-        assert "no such thing" in cause["summary"]
+        assert (cause["kind"], cause["explanation"]["blame"]) == ("missing_package", "error")
+        assert "`no_such_thing`" in cause["explanation"]["meaning"]
         assert "train.py" in cause["traceback"]
         assert [item["rank"] for item in run["ranks"]] == [0, 1]
         (change,) = bench.done("plan", "-o", "json").data["changes"]
