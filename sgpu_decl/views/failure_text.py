@@ -55,6 +55,7 @@ def kind_page(kind: "FailureKind") -> str:
             "",
             f"what to do: {kind.next_step}",
             f"source: {kind.source}",
+            "all kinds, with what libraries print: `docs/failures.md`",
         ]
     )
 

@@ -115,6 +115,20 @@ def test_a_program_that_starts_others_is_known_by_what_they_wrote() -> None:
         ("exit_code", "step 1: loss nan, lr 0.1\n"),
         ("exit_code", f"{FULL_GPU}\n" + "went on with a smaller batch\n" * 20),
         ("exit_code", "the host is out of memory soon\n"),
+        ("exit_code", "WARNING: loss is nan in step 3, which is skipped\n"),
+        ("exit_code", "WARNING: cache: No space left on device\n"),
+        (
+            "exit_code",
+            "INFO: No module named triton, so it is not used\nWARNING: No module named a\n",
+        ),
+        (
+            "exit_code",
+            "a.py:3: UserWarning: The NVIDIA driver on your system is too old (found version 11040).",
+        ),
+        (
+            "exit_code",
+            "a.py:3: UserWarning: CUDA driver version is insufficient for CUDA runtime version\n",
+        ),
         ("signal_self", "Segmentation fault (core dumped)\n"),
         ("signal_self", "Bus error\n"),
         ("killed", f"{FULL_GPU}\n"),

@@ -61,6 +61,7 @@ def test_a_kind_of_failure_is_explained(sgpu: Any) -> None:
     assert lines[2].startswith("A model or data set on Hugging Face is gated, and the run has no")
     assert lines[4].startswith("what to do: ask for access on its page, and pass a token: ")
     assert lines[5] == "source: https://huggingface.co/docs/hub/models-gated"
+    assert "`docs/failures.md`" in lines[6]
     told = sgpu.data("explain", "gated_model")
     assert (told["kind"], told["blame"]) == ("gated_model", "error")
     assert "`gated_model`" in sgpu.here("explain", "gated-modell").err

@@ -65,13 +65,16 @@ class FailureKind:
 HOST_OUT_OF_MEMORY = "host_out_of_memory"  # also by what the kernel counted
 GPU_XID = "gpu_xid"  # its codes are in `xid_codes.py`
 
-_TYPE = r"^[\w.]{1,200}: "  # of an exception, before its message
-_SYSTEM = r"^(?:OSError|cannot [^\n:]{1,100}): "  # an error of the system, in Python's words
-_PROGRAM = r"^\S{1,200}: [^\n]{0,300}:"  # an error of the system, in the words of a program
+# What stands before the words of an exception, of an error of the system, and of a program. A line
+# of a log that warns of something has none of them.
+_TYPE = r"^[\w.]{0,200}(?:Error|Exception|SystemExit): "
+_SYSTEM = r"^(?:OSError|cannot [^\n:]{1,100}): "
+_PROGRAM = r"^(?:/\S{0,200}/)?[a-z][\w.+-]{0,60}: [^\n]{0,300}: "
 # https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp
-_TRIED = "CUDA out of memory. Tried to allocate"
+_TRIED = " out of memory. Tried to allocate"
+_FULL = _TYPE + r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<asked>[\d.]+ \w+)"
 _FULL_GPU = (
-    _TYPE + r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]+ \w+)\. GPU (?P<gpu>\d*) ?"
+    _FULL + r"\. GPU (?P<gpu>\d*) ?"
     r"has a total capac\w+ of (?P<total>[\d.]+ \w+) of which (?P<free>[\d.]+ \w+) is free\."
 )
 _ASKED = "{asked} did not fit: GPU {gpu} has {total}, of which {free} were free"
@@ -113,7 +116,7 @@ KINDS = (
             FailureForm(_TRIED, _FULL_GPU, _ASKED),
             FailureForm(
                 _TRIED,
-                _TYPE + r"CUDA out of memory\. Tried to allocate (?P<asked>[\d.]+ \w+)",
+                _FULL,
                 "{asked} did not fit into the memory of the GPU",
             ),
             FailureForm(
@@ -313,7 +316,8 @@ KINDS = (
             ),
             FailureForm(
                 "CUDA driver version is insufficient",
-                r"CUDA driver version is insufficient for CUDA runtime version",
+                r"^(?![^\n]{0,400}Warning: )[^\n]{0,400}CUDA driver version is insufficient for "
+                r"CUDA runtime version",
                 "the driver is older than the CUDA that the program was built for",
             ),
             FailureForm(
@@ -553,7 +557,8 @@ KINDS = (
             ),
             FailureForm(
                 "No space left on device",
-                rf"(?:{_SYSTEM}\[Errno 28\]|{_PROGRAM}) No space left on device",
+                rf"(?:{_SYSTEM}\[Errno 28\] |{_PROGRAM}|{_TYPE}[^\n]{{0,300}})No space left on "
+                r"device",
                 "there is no space left on the disk that the program wrote to",
             ),
         ),
@@ -572,7 +577,8 @@ KINDS = (
             ),
             FailureForm(
                 "Disk quota exceeded",
-                rf"(?:{_SYSTEM}\[Errno 122\]|{_PROGRAM}) Disk quota exceeded",
+                rf"(?:{_SYSTEM}\[Errno 122\] |{_PROGRAM}|{_TYPE}[^\n]{{0,300}})Disk quota "
+                r"exceeded",
                 "the quota of the file system that the program wrote to is reached",
             ),
         ),
@@ -599,7 +605,7 @@ KINDS = (
             ),
             FailureForm(
                 "User does not have",
-                _TYPE + r"[^\n]{0,200}User does not have (?P<privilege>(?:READ|WRITE) VOLUME)",
+                r"^[\w.]{1,200}: [^\n]{0,200}User does not have (?P<privilege>(?:READ|WRITE) VOLUME)",
                 "the run lacks the privilege `{privilege}`",
             ),
         ),
@@ -687,7 +693,7 @@ KINDS = (
             ),
             FailureForm(
                 "No module named",
-                r"^\S{1,300}: No module named '?(?P<package>[\w.]{1,200})'?$",
+                r"^\S{0,300}python[\d.]*: No module named '?(?P<package>[\w.]{1,200})'?$",
                 "the package or module `{package}` is not in the environment of the ranks",
             ),
             FailureForm(
