@@ -43,12 +43,12 @@ LINES = {
 SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
-    "agent/attempt/failure_kinds.py": 760,  # a table
+    "agent/attempt/failure_kinds.py": 770,  # a table
     "agent/supervision/supervisor.py": 565,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,
     "config/run_reader.py": 505,
-    "testing/contracts/backend_contract.py": 531,  # a suite
+    "testing/contracts/backend_contract.py": 533,  # a suite
 }
 
 

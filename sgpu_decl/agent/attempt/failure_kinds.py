@@ -605,8 +605,8 @@ KINDS = (
             ),
             FailureForm(
                 "User does not have",
-                r"^[\w.]{1,200}: [^\n]{0,200}User does not have (?P<privilege>(?:READ|WRITE) VOLUME)",
-                "the run lacks the privilege `{privilege}`",
+                r"^[\w.]{1,200}: [^\n]{0,200}User does not have (?P<privilege>READ|WRITE) VOLUME",
+                "the run lacks the privilege `{privilege} VOLUME`",
             ),
         ),
     ),
