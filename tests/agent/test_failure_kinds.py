@@ -123,7 +123,7 @@ def test_a_program_that_starts_others_is_known_by_what_they_wrote() -> None:
         ),
         (
             "exit_code",
-            "a.py:3: UserWarning: The NVIDIA driver on your system is too old (found version 11040)",
+            "a:3: UserWarning: The NVIDIA driver on your system is too old (found version 11040)",
         ),
         (
             "exit_code",
