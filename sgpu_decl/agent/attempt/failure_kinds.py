@@ -306,7 +306,7 @@ KINDS = (
         "https://download.pytorch.org/whl/, or have the driver updated",
         "https://docs.nvidia.com/deploy/cuda-compatibility/",
         (
-            # https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/Module.cpp
+            # https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAFunctions.cpp
             FailureForm(
                 "driver on your system is too old",
                 _TYPE + r"[^\n]{0,200}The NVIDIA driver on your system is too old \(found version "
@@ -333,7 +333,7 @@ KINDS = (
         "The program looked for an NVIDIA driver, and there is none.",
         "see `sgpu doctor`. A container needs `--gpus all` and the NVIDIA Container Toolkit; "
         "without a GPU, say `type: CPU`",
-        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/cuda/Module.cpp",
+        "https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDAFunctions.cpp",
         (
             FailureForm(
                 "Found no NVIDIA driver",
@@ -466,7 +466,7 @@ KINDS = (
         "system replaces by a free one",
         "https://docs.pytorch.org/docs/stable/distributed.html#tcpstore",
         (
-            # https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp
+            # https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/TCPStoreLibUvBackend.cpp
             FailureForm(
                 "EADDRINUSE",
                 _TYPE + r"The server socket has failed to listen on any local network address\. "
@@ -712,7 +712,7 @@ KINDS = (
         "for bad samples; `torch.autograd.set_detect_anomaly(True)` names the operation",
         "https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection",
         (
-            # https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/python_anomaly_mode.cpp
+            # https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp
             FailureForm(
                 "returned nan values in its",
                 _TYPE + r"Function '(?P<function>\w{1,100})' returned nan values in its "
