@@ -140,6 +140,11 @@ def test_what_is_not_certain_stays_unknown(failure: str, text: str) -> None:
     assert kind_of_failure(failure, "rank 0 ended", None, lambda: [text, ""]) == {}
 
 
+def test_a_line_behind_a_progress_bar_is_read() -> None:
+    log = "\r 40%|####      | 4/10\r 41%|####      | 4/10\rLoss is nan, stopping training\n"
+    assert kind_of_failure("exit_code", "r", None, lambda: [log])["kind"] == "nan_loss"
+
+
 def test_the_last_failure_in_the_log_of_a_rank_that_a_signal_ended_counts() -> None:
     known = kind_of_failure("signal_self", "r", None, lambda: [f"{FULL_GPU}\n{WATCHDOG}", ""])
     assert known["kind"] == "nccl_timeout"
@@ -181,7 +186,9 @@ def test_a_fault_of_the_hardware_explains_an_error_of_cuda() -> None:
 
 
 def test_a_rank_that_the_kernel_killed_for_memory_is_named_so() -> None:
-    assert kind_of_failure("oom", "rank 0 was killed")["kind"] == "host_out_of_memory"
+    known = kind_of_failure("oom", "rank 0 was killed by the kernel")
+    assert known["kind"] == "host_out_of_memory"
+    assert known["explanation"]["meaning"].startswith("the memory of the machine, not that of")
 
 
 def test_a_start_that_was_refused_has_a_kind_and_a_limit_that_was_reached_has_none() -> None:

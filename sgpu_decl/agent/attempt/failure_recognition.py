@@ -87,7 +87,7 @@ def _by_words(
     if failure in ("exception", "exit_code", "signal_self"):
         for log in logs():
             text = _last_lines(log) if failure == "exit_code" else log
-            if found := _last_in(plain_text(text)):
+            if found := _last_in(plain_text(text).replace("\r", "\n")):  # behind a progress bar
                 return found
     return {}
 
@@ -158,7 +158,8 @@ def _matches(kind: FailureKind, text: str) -> Iterator[tuple[FailureForm, list[r
 def _explained(
     kind: FailureKind, form: FailureForm | None = None, match: re.Match[str] | None = None
 ) -> dict[str, Any]:
-    blame, words, next_step = kind.blame, kind.meaning, kind.next_step
+    blame, next_step = kind.blame, kind.next_step
+    words = kind.meaning[:1].lower() + kind.meaning[1:].rstrip(".")
     if form is not None and match is not None:
         groups = {name: (value or "").strip() for name, value in match.groupdict().items()}
         blame = kind.blame_of(form)
