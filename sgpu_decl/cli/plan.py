@@ -155,7 +155,7 @@ def command(
             show_plan(prepared, output=output, limit=limit, files=files)
             if blame:
                 from sgpu_decl.views.blame_text import blame_text
-                from sgpu_decl.views.job_fields import in_words_of_yaml
+                from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 
                 told = in_words_of_yaml(plan)
                 show(f"\n{blame_text(told, session.field_origins(told))}", nl=False)

@@ -6,9 +6,9 @@ from datetime import datetime
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Action, Change, Plan
-from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.notebook_html import code, page, prose, table
 from sgpu_decl.views.plan_fields import sides
+from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from sgpu_decl.views.plan_words import (
     action_words,
     because,

@@ -15,9 +15,9 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.views.cell_groups import CellGroup, grouped
-from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.markdown import code, prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
+from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from sgpu_decl.views.plan_words import (
     INCOMPLETE,
     caused_here,

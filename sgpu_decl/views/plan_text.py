@@ -13,8 +13,8 @@ from sgpu_decl.model.plan import Action, Change, FieldChange, Plan, Reason
 from sgpu_decl.planner.field_changes import new_values
 from sgpu_decl.views.cell_groups import CellGroup, group_because, group_what, grouped
 from sgpu_decl.views.errors_text import SEVERITY_COLOURS
-from sgpu_decl.views.job_fields import in_words_of_yaml
 from sgpu_decl.views.plan_fields import ChangedLines, changed_entrypoint, changed_lines, sides
+from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from sgpu_decl.views.plan_words import (
     INCOMPLETE,
     because,

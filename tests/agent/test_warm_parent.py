@@ -103,13 +103,17 @@ def main():
 """
 
 
+OWN = ("SGPU_COOKIE", "TORCHELASTIC_RUN_ID", "SGPU_ATTEMPT", "KUBEFLOW_TRAINER_SERVER_URL")
+"""Variables that differ from attempt to attempt."""
+
+
 def test_a_warm_rank_sees_what_a_cold_one_sees(warm_attempt: Make) -> None:
     warm = warm_attempt(SELF_PORTRAIT, secrets={"TOKEN": "env:TOKEN"}).launch({"TOKEN": "x" * 9})
     cold = warm_attempt(SELF_PORTRAIT, secrets={"TOKEN": "env:TOKEN"}, warm=None).launch(
         {"TOKEN": "x" * 9}
     )
     for own, other in zip(warm.values(), cold.values(), strict=True):
-        for name in ("SGPU_COOKIE", "TORCHELASTIC_RUN_ID", "SGPU_ATTEMPT"):
+        for name in OWN:
             for part in ("environment", "in C"):
                 own[part].pop(name), other[part].pop(name)
         # Two more are open: the logs of the parent for its stacks.

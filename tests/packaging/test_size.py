@@ -12,11 +12,11 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 14_000,
+    "agent": 15_300,
     "api": 1_300,
     "applying": 2_250,
-    "backends": 23_750,
-    "cli": 6_250,
+    "backends": 23_950,
+    "cli": 6_300,
     "code": 5_550,
     "config": 7_500,
     "content": 3_000,
@@ -26,25 +26,25 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_300,
+    "model": 4_400,
     "places": 900,
     "planner": 4_550,
     "planning": 6_000,
-    "rank": 3_500,
+    "rank": 3_700,
     "rendering": 600,
     "runs": 1_450,
     "storing": 6_000,
     "testing": 10_100,
     "text": 2_700,
     "tracking": 2_250,
-    "views": 4_300,
+    "views": 4_450,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
-    "agent/supervision/supervisor.py": 565,  # one loop, one state machine
+    "agent/supervision/supervisor.py": 576,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,
     "config/run_reader.py": 505,

@@ -2,8 +2,8 @@
 
 series.db            what ranks and GPUs used, second by second: see `series_file`
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
-                     `devices`, as in the series; `progress`, see `Progress.to_json`, null where
-                     nothing is known
+                     `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, null
+                     where nothing is known
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
 

@@ -16,7 +16,7 @@ import time
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
 from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
-from sgpu_decl.agent.monitor.progress import RANKING, Progress, Report, checked
+from sgpu_decl.agent.monitor.progress_estimate import RANKING, ProgressEstimate, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
 from sgpu_decl.agent.monitor.progress_server import serve
 from sgpu_decl.agent.monitor.rank_usage import RankUsage
@@ -64,7 +64,7 @@ class Monitor:
         except (OSError, sqlite3.Error) as error:
             say(f"what the ranks use is not recorded: {error}")
         self._heard: dict[str, Report] = {}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, ProgressEstimate] = {}
         self._logs = [
             _Tail(os.path.join(rank_folder(spec["run_dir"], rank, restart), name))
             for rank in sorted(living)[:1]
@@ -155,7 +155,7 @@ class Monitor:
     def _said(self, clock: float) -> dict[str, Any] | None:
         heard, self._heard = self._heard, {}
         for source, report in heard.items():
-            self._progress.setdefault(source, Progress()).add(report, clock)
+            self._progress.setdefault(source, ProgressEstimate()).add(report, clock)
         speaking = [source for source in RANKING if source in self._progress]
         # Whoever knows the total counts more than who does not.
         speaking.sort(key=lambda source: self._progress[source].total is None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from sgpu_decl.agent.monitor.progress import Report
+from sgpu_decl.agent.monitor.progress_estimate import Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

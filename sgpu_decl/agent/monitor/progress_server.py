@@ -18,7 +18,7 @@ import json
 import threading
 import time
 
-from sgpu_decl.agent.monitor.progress import Report, checked
+from sgpu_decl.agent.monitor.progress_estimate import Report, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

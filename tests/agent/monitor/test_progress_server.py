@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.monitor import progress_server
-from sgpu_decl.agent.monitor.progress import Report
+from sgpu_decl.agent.monitor.progress_estimate import Report
 from sgpu_decl.agent.monitor.progress_server import serve
 from tests.support import until
 

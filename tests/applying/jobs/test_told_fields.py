@@ -6,7 +6,7 @@ import pytest
 
 from sgpu_decl.config.job import Job
 from sgpu_decl.model.plan import Action
-from sgpu_decl.views.job_fields import in_words_of_yaml
+from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
 EVERY = "trigger: {every: 6h}"

@@ -4,18 +4,18 @@ import math
 
 import pytest
 
-from sgpu_decl.agent.monitor.progress import Progress, Report, checked
+from sgpu_decl.agent.monitor.progress_estimate import ProgressEstimate, Report, checked
 
 
-def after(*points: tuple[float, float], total: float | None = 1000) -> Progress:
-    progress = Progress()
+def after(*points: tuple[float, float], total: float | None = 1000) -> ProgressEstimate:
+    progress = ProgressEstimate()
     for at, step in points:
         progress.add(Report(step=step, total=total), at)
     return progress
 
 
 def test_it_says_nothing_before_anything_was_reported() -> None:
-    assert Progress().to_json(0.0) is None
+    assert ProgressEstimate().to_json(0.0) is None
 
 
 def test_the_first_steps_do_not_count_for_the_speed() -> None:
@@ -105,7 +105,7 @@ def test_metrics_are_numbers_and_not_many() -> None:
     assert report.metrics["loss"] == 1.5
     assert "name" not in report.metrics
     assert len(report.metrics) == 20
-    progress = Progress()
+    progress = ProgressEstimate()
     progress.add(report, 0.0)
     said = progress.to_json(0.0)
     assert said is not None

@@ -56,7 +56,7 @@ def _number(value: object, *, finite: bool = True) -> float | None:
     return number
 
 
-class Progress:
+class ProgressEstimate:
     """Reports in their order, and the estimate that follows from them.
 
     The speed is the mean since the second report: the first steps compile, and fill caches. A step
