@@ -19,8 +19,9 @@ from pathlib import Path
 
 from measuring import Row
 
-from sgpu_decl.agent.attempt.attempt_files import IDENTITY, read_json
+from sgpu_decl.agent.attempt.attempt_files import IDENTITY, STATUS, read_json
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.system.locks import wait_until_free
 from sgpu_decl.backends.local.local_launch_files import write_entrypoint
@@ -83,6 +84,12 @@ note("up")
 """
 )
 COMPUTE = NOTE + "note('up')\nn = 0\nwhile True: n += 1\n"
+MANY_THREADS = """
+import signal, threading
+for _ in range(20):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pause()
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +171,7 @@ def ranks(scratch: Path) -> Iterator[Row]:
             yield from _to_the_last(what, results, floor=None, torchrun=limit)
     yield from _deaths(scratch)
     yield from _idle(scratch)
+    yield from _monitored(scratch)
     yield from _printing(scratch)
 
 
@@ -243,6 +251,32 @@ def _idle(scratch: Path) -> Iterator[Row]:
         took=f"{processor_seconds / 3e3:.0f} us per s",
         against="one thousandth of a core",
         ratio=processor_seconds / 3e6,
+        limit=1.0,
+    )
+
+
+def _monitored(scratch: Path) -> Iterator[Row]:
+    """What the monitor takes beside eight ranks with twenty threads each."""
+    folder = scratch / "monitored"
+    _launch(folder, MANY_THREADS, 8)
+    while not (folder / MONITOR).exists():
+        time.sleep(0.05)
+    identity = read_json(str(folder), IDENTITY)
+    status = read_json(str(folder), STATUS)
+    assert identity is not None and status is not None  # noqa: PT018
+    supervisor = identity["pid"]
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    (monitor,) = set(map(int, children)) - {rank.get("pid") for rank in status["ranks"]}
+    before = _processor_time(monitor)
+    time.sleep(10)
+    spent = _processor_time(monitor) - before
+    os.kill(supervisor, signal.SIGTERM)
+    wait_until_free(str(folder / "supervisor.lock"))
+    yield Row(
+        what="processor time of the monitor of 8 ranks",
+        took=f"{spent / 1e4:.0f} us per s",
+        against="one hundredth of a core",
+        ratio=spent / 1e8,
         limit=1.0,
     )
 
