@@ -9,6 +9,7 @@ from rich.text import Text
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.views.run_progress_text import progress_words
 from sgpu_decl.views.status_text import tally
 from sgpu_decl.views.terminal import columns, count, escape, shorten
 
@@ -40,9 +41,13 @@ def progress(statuses: Sequence[AttemptView], *, now: datetime, width: int, heig
         text.append(name + " " * (longest - columns(name) + 2))
         text.append(f"{status.state:<{_STATE_COLUMNS}}", style=_STYLES.get(status.state))
         text.append(f"  {elapsed}")
+        doing = ""
         if status.waiting_for:
-            room = max(4, width - longest - beside)
-            text.append(shorten(f"  waiting for {escape(status.waiting_for)}", room))
+            doing = f"waiting for {escape(status.waiting_for)}"
+        elif status.progress is not None:
+            doing = progress_words(status.progress)
+        if doing:
+            text.append(shorten(f"  {doing}", max(4, width - longest - beside)))
         text.append("\n")
     if len(rows) > len(shown):
         text.append(f"and {count(len(rows) - len(shown), 'more run')}\n", style="dim")

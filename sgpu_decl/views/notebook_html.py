@@ -7,6 +7,7 @@ from datetime import datetime
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.views.failure_text import kind_words
+from sgpu_decl.views.run_progress_text import progress_words
 from sgpu_decl.views.status_text import ending, failure, links
 from sgpu_decl.views.terminal import count, escape, shorten
 
@@ -58,12 +59,23 @@ def status_page(view: AttemptView, *, now: datetime) -> str:
     trace = failure(view)
     return page(
         prose(ending(view, now=now, colour=False)),
+        _bar(view),
         table(("rank", "state", "exit"), rows) if rows else "",
         count(more, "more rank") if more > 0 else "",
         f"<pre>{html.escape(trace)}</pre>" if trace else "",
         *map(prose, kind_words(view.first_cause).splitlines()),
         table(("", ""), ((name, _link(to)) for name, to in links(view))),
     )
+
+
+def _bar(view: AttemptView) -> str:
+    progress = view.progress
+    if progress is None:
+        return ""
+    words = prose(progress_words(progress, ended=not view.state.active))
+    if progress.percent is None:
+        return words
+    return f'<progress max="100" value="{progress.percent:g}"></progress> {words}'
 
 
 def _how(rank: RankView) -> str:

@@ -10,6 +10,7 @@ from sgpu_decl.model.attempt_view import AttemptView, RankView, RunHistory
 from sgpu_decl.views.failure_text import blame_words
 from sgpu_decl.views.launch_reason import changed_words, changes_of, commit_words, launch_reason
 from sgpu_decl.views.markdown import cell, code, fenced, link, prose
+from sgpu_decl.views.run_progress_text import progress_words
 from sgpu_decl.views.status_text import (
     files_of,
     how_it_ended,
@@ -46,6 +47,9 @@ def _head(view: AttemptView) -> Iterator[str]:
     started = view.started_at
     when = f"Started {started:%Y-%m-%d %H:%M:%S} UTC, on" if started else "Not started yet, on"
     yield f"{when} the backend {code(view.backend)}."
+    if view.progress is not None:
+        yield ""
+        yield f"{prose(progress_words(view.progress, ended=not view.state.active))}."
 
 
 def _cause(cause: "FirstCause | None") -> Iterator[str]:
