@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sgpu_decl.agent.node.log_forwarding import Echo
+    from sgpu_decl.agent.node.monitor_copy import MonitorCopy
     from sgpu_decl.agent.node.stop_request import StopRequest
     from sgpu_decl.agent.several_nodes.node_group import Node
 
@@ -27,12 +28,18 @@ _SOONEST, _LATEST = 0.02, 0.32  # seconds
 
 
 def attend(
-    run_dir: str, node: Node, stopping: StopRequest, echo: Echo, secrets: Mapping[str, str]
+    run_dir: str,
+    node: Node,
+    stopping: StopRequest,
+    echo: Echo,
+    secrets: Mapping[str, str],
+    told: MonitorCopy | None = None,
 ) -> None:
     """Run the ranks of this node to the end; after that there is an outcome in any case.
 
     Args:
         secrets: the variables whose values `/proc` must not show of the agent.
+        told: what is brought to the readers meanwhile.
     """
     folder = node.records(run_dir)
     os.makedirs(folder, exist_ok=True)
@@ -56,7 +63,7 @@ def attend(
         return
     finally:
         os.close(log)
-    _follow(agent.pid, echo)
+    _follow(agent.pid, echo, told)
     agent.wait()
     stopping.ended()
     if not os.path.exists(os.path.join(folder, attempt_files.OUTCOME)):
@@ -79,10 +86,12 @@ def conclude(folder: str, failure: str, summary: str) -> None:
     attempt_files.write_once(folder, attempt_files.OUTCOME, attempt_files.encode(outcome))
 
 
-def _follow(pid: int, echo: Echo) -> None:
+def _follow(pid: int, echo: Echo, told: MonitorCopy | None) -> None:
     """Echo until the process has ended, less often while there is nothing new."""
     pause = _SOONEST
     while not until_one_ends([pid], pause):
+        if told is not None:
+            told.turn()
         pause = 0.0 if echo.turn() else min(2 * pause or _SOONEST, _LATEST)
 
 

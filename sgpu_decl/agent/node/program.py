@@ -23,6 +23,7 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.agent_process import attend, conclude
 from sgpu_decl.agent.node.log_forwarding import Echo, say
 from sgpu_decl.agent.node.missing_variables import fill_missing_variables
+from sgpu_decl.agent.node.monitor_copy import MonitorCopy
 from sgpu_decl.agent.node.node_inputs import NodeInputs
 from sgpu_decl.agent.node.platform import PlatformTable
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts, why_settled
@@ -116,7 +117,8 @@ class _NodeRun:
         hide = Redactor(secrets.values())
         name = user_paths({**spec, "code_dir": os.path.join(options.run, spec["code_dir"])})
         echo = Echo(options.run, lambda text: hide(name(text)), self._platform)
-        attend(options.run, node, self._stopping, echo, secrets)
+        told = MonitorCopy(self._folder, os.path.dirname(self._target)) if self._target else None
+        attend(options.run, node, self._stopping, echo, secrets, told)
         code = self._upload(hide)
         echo.finish()
         return code

@@ -1,11 +1,13 @@
 """Attempts of remote backends: what nodes brought back, by launch folder."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
@@ -14,6 +16,7 @@ from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
 from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_details import progress_in
 from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
 
 _LOOKS = 8  # attempts that are asked about at once
+_FIRST_TOLD, _TOLD = 10.0, 15.0  # seconds: until a run is asked how far it is, and between two
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class RemoteAttempts(Attempts):
     def __init__(self, launches: "RemoteLaunches") -> None:
         self._launches = launches
         self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
+        self._told: dict[AttemptRef, tuple[float, Any]] = {}
 
     @abstractmethod
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> "RemoteStatus":
@@ -289,10 +294,29 @@ class RemoteAttempts(Attempts):
                 status, view=replace(status.view, unknown_since=memory.answered_at(record))
             )
         memory.note_answer(record)
+        if status.view.state is AttemptState.RUNNING:
+            return self._with_progress(record, status)
         if status.final:
             note_open_run(self._launches, record, status)
             self._launches.memory.remember(record, ended=status.to_json())
         return status
+
+    def _with_progress(self, record: LaunchRecord, status: "RemoteStatus") -> "RemoteStatus":
+        """With how far a run is by its monitor, which is asked now and then: not in the first
+        moments of a run."""
+        started, now = status.view.started_at, datetime.now(UTC)
+        if started is None or (now - started).total_seconds() < _FIRST_TOLD:
+            return status
+        asked, progress = self._told.get(record.ref, (float("-inf"), None))
+        if time.monotonic() - asked >= _TOLD:
+            with suppress(BackendError):
+                results = self._launches.results(record)
+                attempt = results.newest()
+                progress = None if attempt is None else results.monitor(attempt).get("progress")
+            self._told[record.ref] = (time.monotonic(), progress)
+        if not isinstance(progress, dict):
+            return status
+        return replace(status, view=replace(status.view, progress=progress_in(progress)))
 
     def _returned(self, record: LaunchRecord) -> _ReturnedFiles | None:
         """What nodes brought back; None where that is nothing yet."""

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sgpu_decl.agent.attempt.attempt_files import OUTCOME
+from sgpu_decl.agent.attempt.attempt_files import OUTCOME, parse_object
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.node.node_report import REPORT, old_outcome, old_report, unseal
 from sgpu_decl.agent.node.platform import ELSEWHERE
 from sgpu_decl.agent.node.upload import NOT_UPLOADED
@@ -73,6 +74,14 @@ class RemoteResults:
         if report or self._sealed:
             return report.get("outcome")
         return self._read(f"{attempt}/node_0", OUTCOME, old_outcome)
+
+    def monitor(self, attempt: int) -> dict[str, Any]:
+        """What the monitor of node 0 saw last, see `agent.attempt.monitor_files`; empty where it
+        has told nothing."""
+        try:
+            return parse_object(self._files.get(f"{self._remote}/{attempt}/{MONITOR}")) or {}
+        except PlaceMissing:
+            return {}
 
     def report(self, attempt: int, node: int) -> dict[str, Any]:
         """What a node said last, see `node_report`; empty where it has not said it."""
