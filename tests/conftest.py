@@ -19,6 +19,7 @@ from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, one_version
 from tests.sampling import SAMPLE, thinned
 from tests.support import require
+from tests.webhook_server import WebhookServer
 from tests.workspace_login import log_in
 
 # Tests start some thousand processes: where no bytecode is kept, each compiles the package anew.
@@ -189,3 +190,11 @@ def _version(item: pytest.Item) -> str | None:
     """Which Ray the shared cluster of a test has; None for a test without it."""
     callspec = getattr(item, "callspec", None)
     return callspec.params.get("cluster") if callspec and _starts_ray(item) else None
+
+
+@pytest.fixture
+def hook() -> Iterator[WebhookServer]:
+    """A server that is told of the ends of runs."""
+    made = WebhookServer()
+    yield made
+    made.close()

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 class Reader(StrEnum):
     RANKS = "Ranks find"
+    TOLD = "The command of on_finish finds"
     COMMANDS = "Commands and decorated functions read"
     CALLS = "Decorated functions read"
     INTERNAL = "Of sgpu's own processes"
@@ -18,7 +19,7 @@ class Variable:
     meaning: str
 
 
-_RANKS, _COMMANDS, _CALLS, _INTERNAL = Reader
+_RANKS, _TOLD, _COMMANDS, _CALLS, _INTERNAL = Reader
 
 VARIABLES = (
     Variable("SGPU_ADDRESS", _RANKS, 'The address of the run, such as `run.train` or `run.sweep["lr=0.1"]`.'),
@@ -45,6 +46,13 @@ VARIABLES = (
         "[What ranks find](../environments.md#what-ranks-find).",
     ),
     Variable(
+        "SGPU_STATE", _TOLD,
+        "How the attempt ended: `succeeded`, `failed`, `cancelled` or `lost`. See "
+        "[Notifications](../how-to/notifications.md#a-command).",
+    ),
+    Variable("SGPU_CLASS", _TOLD, "The class of the failure, such as `oom`; empty if there was none."),
+    Variable("SGPU_EXIT_CODE", _TOLD, "The exit code of the run."),
+    Variable(
         "SGPU_TARGET", _COMMANDS,
         "The target, if neither `-t` nor `target=` of the decorator names one. `default` means none, as with `-t`.",
     ),
@@ -69,6 +77,8 @@ VARIABLES = (
     Variable("SGPU_WARM_KEPT", _INTERNAL, "The facts about its caller that the warm server of calls needs."),
     Variable("SGPU_RAY_FD", _INTERNAL, "The descriptor by which the parent of Ray's processes is told to stop them."),
     Variable("SGPU_RAY_METRICS", _INTERNAL, "Marks the process that reads the metrics of a Ray cluster."),
+    Variable("SGPU_WEBHOOK_URL", _INTERNAL, "The address of the webhook of a run, on its nodes. Ranks do not get it."),
+    Variable("SGPU_WEBHOOK_KEY", _INTERNAL, "The key of the webhook's signature, likewise."),
     Variable("SGPU_WORKSPACE_NODE", _INTERNAL, "Marks the processes of a node of the emulated workspace."),
 )  # fmt: skip
 
@@ -84,7 +94,7 @@ Ranks also have the variables of torchrun and of MLflow: see [Running](../runnin
 
 def page() -> str:
     parts = [HEAD]
-    for reader in (Reader.RANKS, Reader.COMMANDS, Reader.CALLS):
+    for reader in (Reader.RANKS, Reader.TOLD, Reader.COMMANDS, Reader.CALLS):
         parts.append(f"## {reader}\n")
         for variable in VARIABLES:
             if variable.reader is reader:

@@ -8,6 +8,7 @@ several: see `supervision/foreground`. Other words start other programs:
     node      all that a platform starts on a node: see `node`
     hydrate   makes the tree of an environment: see `hydrate_program`
     probe     measures a node: see `probe`
+    tell      tells of the end of an attempt: see `notices`
 """
 
 import os
@@ -33,6 +34,8 @@ elif sys.argv[1:2] == ["node"]:
     from sgpu_decl.agent.node.program import main
 elif sys.argv[1:2] == ["probe"]:
     from sgpu_decl.agent.probe.probe_program import main
+elif sys.argv[1:2] == ["tell"]:
+    from sgpu_decl.agent.notices.program import main
 elif sys.argv[1:2] and sys.argv[1].startswith("--"):
     from sgpu_decl.agent.supervision.foreground import main
 else:

@@ -18,10 +18,19 @@ from sgpu_decl.model.call import Call, Pickled
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering import spec
-from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec, RetrySpec, Warm
+from sgpu_decl.rendering.spec import (
+    Entry,
+    LaunchSpec,
+    OnFinishSpec,
+    RaySpec,
+    RetrySpec,
+    Warm,
+    WebhookSpec,
+)
 from sgpu_decl.rendering.templates import declared_entry
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.on_finish import OnFinish
     from sgpu_decl.config.ray import Ray
     from sgpu_decl.config.run import RunConfig
 
@@ -132,6 +141,20 @@ def launch_spec(
         parameters=render_parameters(config.parameters) if config.parameters else None,
         control_key=secrets.token_hex(32) if nodes > 1 else None,
         ray=_ray(config.ray, config, nodes, processors) if config.ray is not None else None,
+        on_finish=_on_finish(config.on_finish) if config.on_finish is not None else None,
+    )
+
+
+def _on_finish(on_finish: "OnFinish") -> OnFinishSpec | None:
+    """What the agent tells; mail is the platform's matter."""
+    command, hook = on_finish.command, on_finish.webhook
+    if command is None and hook is None:
+        return None
+    url = None if hook is None or hook.url.is_secret else str(hook.url)
+    return OnFinishSpec(
+        entry=declared_entry({"command": command}) if command is not None else None,
+        webhook=WebhookSpec(url=url, on=hook.on) if hook is not None else None,
+        secrets=on_finish.secrets,
     )
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.agent.system.secrets import WEBHOOK_KEY, WEBHOOK_URL
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:  # `sgpu show` has no findings
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.diagnostics.place import Place
 
+_HOOK = {WEBHOOK_URL: "on_finish.webhook.url", WEBHOOK_KEY: "on_finish.webhook.secret"}
 _WHY: Mapping[int | None, str] = {
     errno.ENOENT: "does not exist",
     errno.EISDIR: "is a folder",
@@ -27,6 +29,16 @@ class _MissingSecret:
 
     summary: str
     hint: str
+
+
+def secret_field(name: str) -> str:
+    """The field of a run that refers to the secret of this variable."""
+    return _HOOK.get(name, f"env.secrets.{name}")
+
+
+def secret_name(name: str) -> str:
+    """What people call the secret of this variable: that of a webhook has no name of its own."""
+    return _HOOK.get(name, name)
 
 
 def resolve_secrets(
@@ -66,7 +78,7 @@ def missing_secrets(
             code="secret_missing",
             severity=Severity.WARNING,
             summary=f"{missing.summary}: `apply` here would refuse",
-            place=places.get(f"env.secrets.{name}"),
+            place=places.get(secret_field(name)),
             hint=missing.hint,
         )
         for name, reference in references.items()
@@ -84,8 +96,8 @@ def _missing_secret(
         if rest in environ:
             return None
         return _MissingSecret(
-            summary=f"secret `{name}` refers to `{reference}`, which is not set here",
-            hint=f"run `export {rest}=…` first, or point `env.secrets.{name}` elsewhere",
+            summary=f"secret `{secret_name(name)}` refers to `{reference}`, which is not set here",
+            hint=f"run `export {rest}=…` first, or point `{secret_field(name)}` elsewhere",
         )
     if scheme == "file":
         path = _path(rest, folder)
@@ -99,7 +111,8 @@ def _missing_secret(
             return _unreadable(name, reference, _WHY[errno.EACCES])
         return None
     return _MissingSecret(
-        summary=f"secret `{name}` refers to `{reference}`, which has no value on this machine",
+        summary=f"secret `{secret_name(name)}` refers to `{reference}`, which has no value on this "
+        "machine",
         hint="use `env:NAME` or `file:PATH`, for instance in a target of your own",
     )
 
@@ -129,6 +142,6 @@ def _why(error: OSError) -> str:
 
 def _unreadable(name: str, reference: str, why: str) -> _MissingSecret:
     return _MissingSecret(
-        summary=f"secret `{name}` refers to `{reference}`, which {why}",
+        summary=f"secret `{secret_name(name)}` refers to `{reference}`, which {why}",
         hint="give the path of a readable UTF-8 file that holds the value only",
     )

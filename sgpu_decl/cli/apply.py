@@ -7,6 +7,7 @@ import click
 
 from sgpu_decl.api import is_saved_plan
 from sgpu_decl.cli.apply_flow import ApplyScreen
+from sgpu_decl.cli.desktop_notice import notify_option
 from sgpu_decl.cli.event_file import event_file, event_option
 from sgpu_decl.cli.file_options import (
     file_options,
@@ -31,6 +32,7 @@ from sgpu_decl.model.plan_options import PlanOptions
     help="Apply only changes that a saved proposal contains; do not ask.",
 )
 @click.option("--detach", is_flag=True, help="Return when everything is launched.")
+@notify_option
 @rank_option(help="The rank whose output is shown: 0 by default.")
 @event_option
 @output_option()
@@ -42,6 +44,7 @@ def command(
     auto_approve: bool,
     reviewed: bool,
     detach: bool,
+    notify: bool,
     rank: str | None,
     events: str | None,
     output: str,
@@ -61,6 +64,8 @@ def command(
     """
     if detach and rank is not None:
         raise click.UsageError("`--detach` follows no run: leave out `--rank`")
+    if detach and notify:
+        raise click.UsageError("`--detach` follows no run: leave out `--notify`")
     selection = replace(selection, select=(*names, *selection.select))
     ranks = read_ranks(rank or "0")
     saved = Path(file) if file is not None and is_saved_plan(Path(file)) else None
@@ -81,6 +86,7 @@ def command(
             reviewed=reviewed,
             ranks=ranks,
             detach=detach,
+            notify=notify,
             json=output == "json",
             parallelism=parallelism,
             question="carry out this plan?",

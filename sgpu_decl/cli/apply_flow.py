@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.api import RolloutEvents
 from sgpu_decl.cli.approval import approve
+from sgpu_decl.cli.desktop_notice import ring
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.event_file import NO_EVENTS, EventFile
 from sgpu_decl.cli.interrupts import Signals
@@ -65,6 +66,7 @@ class ApplyScreen(RolloutEvents):
     Attributes:
         auto: whether nobody is asked.
         ranks: those whose output is shown; `None` for all.
+        notify: whether the terminal rings and the desktop is notified once all runs have ended.
         question: what is asked; `unattended` is the hint if nobody can answer.
         replacing: the hint if nobody can type the name of an active run that is to be stopped.
         reviewed: whether proposals show all of it, so that nobody is asked.
@@ -82,6 +84,7 @@ class ApplyScreen(RolloutEvents):
     unattended: str
     replacing: str = ""
     reviewed: bool = False
+    notify: bool = False
     parallelism: int = 1
     on_approval: "Callable[[], None]" = lambda: None
     events: EventFile = NO_EVENTS
@@ -225,6 +228,8 @@ class ApplyScreen(RolloutEvents):
         if error is None and not self.detach:
             error = outcome_error(session, views, end)
         error = error or failed_runs_error(prepared.plan)
+        if self.notify and end is not FollowEnd.DETACHED:
+            ring(views)
         if self.json:
             data: Json = {
                 "plan": plan_object(prepared),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.desktop_notice import notify_option, ring
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options, read_duration
 from sgpu_decl.cli.run_endings import FollowEnd, outcome_error, show_endings
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 )
 @project_options
 @click.option("--timeout", metavar="D", help="Give up after this time, such as `10m`.")
+@notify_option
 @output_option()
 def command(
-    *, source: ProjectSource, names: tuple[str, ...], timeout: str | None, output: str
+    *, source: ProjectSource, names: tuple[str, ...], timeout: str | None, notify: bool, output: str
 ) -> int:
     """Wait until all named runs have ended.
 
@@ -48,6 +50,8 @@ def command(
     session.runs.wait(refs, limit, silent=_say_silent)
     views = session.runs.describe(refs)
     error = outcome_error(session, views, FollowEnd.ENDED)
+    if notify:
+        ring(views)
     if output == "json":
         answer({"runs": status_objects(views)}, error=error)
     else:

@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field, model_validator
 from sgpu_decl.config.backend import Backend
 from sgpu_decl.config.block import Block, Flag, WholeNumber, name_or_address
 from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
+from sgpu_decl.config.on_finish import Mails
 from sgpu_decl.config.other_tool_keys import JOB_KEYS, TRIGGER_KEYS
-from sgpu_decl.config.run_blocks import Lifecycle, OnFinish, Permission
+from sgpu_decl.config.run_blocks import Lifecycle, Permission
 from sgpu_decl.config.schedule import refuse_cron, zone_name
 from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.text.shape import OtherToolKey
@@ -199,7 +200,7 @@ class Job(Block):
     budget: str | None = Field(
         None, description="The budget policy that pays for the job: its id or its name."
     )
-    on_finish: OnFinish | None = Field(None, description="Who gets a mail when a launch has ended.")
+    on_finish: Mails | None = Field(None, description="Who gets a mail when a launch has ended.")
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the job."
     )

@@ -38,6 +38,7 @@ _BUDGET = "write `budget`"
 
 _SCHEDULE = "write a job in a project file: `jobs: {nightly: {run: NAME, schedule: '0 0 6 * * ?'}}`"
 _MAIL = "write `on_finish: {failure: [me@example.com]}`: mail when it has ended"
+_WEBHOOK = "write `on_finish: {webhook: 'env:WEBHOOK_URL'}`"
 _RUN_AS = "remove it: a run or job is its owner's, who is the user that applies it"
 _TASKS = (
     "write `run: NAME`, a run of this project, or `notebook: {path: …}`: a job here is one of them"
@@ -80,7 +81,8 @@ OTHER_TOOL_KEYS: Final = _keys(
     ("master_addr rdzv_endpoint rdzv_backend node_rank machine_rank", _OURS),
     ("mixed_precision distributed_type", "give it to your script, in `args`"),
     ("queue partition", "write `pool`, where the backend has pools: see `sgpu explain run.pool`"),
-    ("email_notifications webhook_notifications notifications", _MAIL),
+    ("email_notifications notifications", _MAIL),
+    ("webhook_notifications webhook webhooks", _WEBHOOK),
     ("run_as", _RUN_AS),
     ("tasks", "write a run for each task under `runs` of a project file, and `after` for order"),
     ("schedule cron trigger", _SCHEDULE),

@@ -21,6 +21,7 @@ from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.on_finish import OnFinish
 from sgpu_decl.config.other_tool_keys import OTHER_TOOL_KEYS
 from sgpu_decl.config.ray import Ray
 from sgpu_decl.config.run_blocks import (
@@ -29,7 +30,6 @@ from sgpu_decl.config.run_blocks import (
     Lifecycle,
     Logs,
     Mlflow,
-    OnFinish,
     Permission,
     Retry,
 )
@@ -95,7 +95,7 @@ def _ray(value: object) -> object:
 
 
 def _somebody(value: OnFinish | None) -> OnFinish | None:
-    return value if value is not None and (value.success or value.failure) else None
+    return value if value is not None and value.says_something else None
 
 
 Matrix = Annotated[
@@ -223,12 +223,20 @@ class RunConfig(Block):
         None, description="The container image, if the backend supports images."
     )
     on_finish: Annotated[OnFinish | None, AfterValidator(_somebody)] = Field(
-        None, description="Who gets a mail when the run has ended."
+        None,
+        description="Who is told when the run has ended: a command, a webhook, or, on Databricks, "
+        "mail addresses.",
     )
     backend: Backend = Field(
         read_backend({}),
         description="Where ranks run; `local` is this machine.",
     )
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The references that a launch resolves, by the variable that takes the value to a node:
+        those of ranks, and those of `on_finish`."""
+        return {**self.env.secrets, **(self.on_finish.secrets if self.on_finish else {})}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,5 +1,5 @@
 """The blocks of a run that have a few fields each: `launch`, `code`, `logs`, `mlflow`, `retry`,
-`lifecycle`, `permissions` and `on_finish`."""
+`lifecycle` and `permissions`."""
 
 import posixpath
 import re
@@ -162,16 +162,6 @@ class Lifecycle(Block):
     )
 
 
-def _mail(address: str) -> str:
-    name, _, host = address.rpartition("@")
-    if not name or not host or " " in address:
-        raise problem("bad_mail", "{path} is not a mail address", "such as `me@example.com`")
-    return address
-
-
-Mail = Annotated[str, AfterValidator(_mail)]
-
-
 LEVELS = ("view", "run", "manage")
 _OF_PLATFORM = re.compile(r"[A-Z][A-Z_]*_[A-Z_]*")
 
@@ -217,8 +207,3 @@ class Permission(Block):
                 "write `{level: view, group: users}`, one entry for each",
             )
         return self
-
-
-class OnFinish(Block):
-    success: tuple[Mail, ...] = Field((), description="Who gets a mail when a run has succeeded.")
-    failure: tuple[Mail, ...] = Field((), description="Who gets a mail when a run has failed.")

@@ -15,6 +15,7 @@ from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
+from sgpu_decl.config.on_finish import open_addresses
 from sgpu_decl.config.plain_values import Conversion, run_shape
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
 from sgpu_decl.config.run_layers import with_shared_environment
@@ -135,10 +136,20 @@ def read_run(
         if config is None or has_errors(findings):
             return (), tuple(findings)
         run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
-        return (run,), (*findings, *_unused_limit(config, node))
+        return (run,), (*findings, *_unused_limit(config, node), *_open_addresses((run,), node))
     runs, new_findings = _of_matrix(explainer, node, matrix, name, context, texts)
     findings += at_new_places(new_findings, findings)
-    return (() if has_errors(findings) else runs), tuple(findings)
+    return (
+        ((), tuple(findings))
+        if has_errors(findings)
+        else (runs, (*findings, *_open_addresses(runs, node)))
+    )
+
+
+def _open_addresses(
+    runs: Sequence[DeclaredRun], node: yaml_nodes.Mapping
+) -> tuple[Diagnostic, ...]:
+    return open_addresses([run.config.on_finish for run in runs], Places(node))
 
 
 def _text_arguments(node: yaml_nodes.Mapping, context: ReferenceContext) -> Mapping[str, Shape]:

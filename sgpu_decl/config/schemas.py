@@ -123,6 +123,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     defs["Reference"] = _REFERENCE
     run = root if model is RunConfig else defs["RunConfig"]
     run["properties"]["ray"]["anyOf"].insert(0, {"type": "boolean"})
+    defs["OnFinish"]["properties"]["webhook"]["anyOf"].insert(0, {"type": "string"})
     if model is not RunConfig:  # there, the key is the name, and environments have names
         _by_name(defs, "Env", {"type": "string"})
         del run["properties"]["name"]

@@ -117,6 +117,18 @@ def progress_in(item: Mapping[str, Any]) -> RunProgress:
     return RunProgress(**{name: item[name] for name in names if name in item})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndNotice:
+    """Who was told of the end of an attempt: the `way` is the `command` or the `webhook` of
+    `on_finish`. `ok` says whether that succeeded, after so many `tries`, `summary` how it ended."""
+
+    way: str
+    ok: bool
+    tries: int
+    summary: str
+    at: datetime
+
+
 def restarts_in(status: Mapping[str, Any]) -> tuple[Restart, ...]:
     """The restarts that a `status` object tells of."""
     return tuple(

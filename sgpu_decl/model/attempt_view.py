@@ -1,6 +1,6 @@
 """What a backend says of an attempt, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from math import nan
@@ -14,7 +14,13 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Attempt
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.attempt_details import FirstCause, Restart, RunProgress, WorkingFiles
+    from sgpu_decl.model.attempt_details import (
+        EndNotice,
+        FirstCause,
+        Restart,
+        RunProgress,
+        WorkingFiles,
+    )
     from sgpu_decl.model.ray_size import RayStatus
 
 __all__ = [
@@ -55,12 +61,13 @@ class AttemptView:
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. `progress` says how far it is, or was, as far as its ranks tell. `metrics` are the
     last values in the `metrics.json` of its output, once it has ended, and `metrics_problem` says
-    what could not be read of it. Since `not_responding_since` its supervisor gives no sign of life;
-    `processes_left` run on though nobody supervises them. `unavailable` says why it cannot be asked
-    from here, and `way_out` the next step; everything else is then as it was known last, at
-    `unknown_since` if that is known, and `hidden_from` is the user from whom its platform hides it.
-    One that is `overdue` must have ended since, by its own limits or by what the platform shows;
-    its state is `lost`, for want of a better word, and nobody may record that.
+    what could not be read of it. `notices` say who was told of the end. Since
+    `not_responding_since` its supervisor gives no sign of life; `processes_left` run on though
+    nobody supervises them. `unavailable` says why it cannot be asked from here, and `way_out` the
+    next step; everything else is then as it was known last, at `unknown_since` if that is known,
+    and `hidden_from` is the user from whom its platform hides it. One that is `overdue` must have
+    ended since, by its own limits or by what the platform shows; its state is `lost`, for want of a
+    better word, and nobody may record that.
     """
 
     ref: AttemptRef = field(metadata=UNWRITTEN)
@@ -82,6 +89,7 @@ class AttemptView:
     progress: "RunProgress | None" = field(default=None, metadata=SOMETIMES)
     metrics: Mapping[str, float] = field(default_factory=dict, metadata=SOMETIMES)
     metrics_problem: str | None = field(default=None, metadata=SOMETIMES)
+    notices: "tuple[EndNotice, ...]" = field(default=(), metadata=SOMETIMES)
     not_responding_since: datetime | None = field(default=None, metadata=SOMETIMES)
     processes_left: tuple[int, ...] = field(default=(), metadata=SOMETIMES)
     unavailable: str | None = field(default=None, metadata=SOMETIMES)
@@ -151,6 +159,7 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         progress=progress_in(progress) if progress else None,
         metrics=_metrics(status["metrics"]) if status.get("metrics") else {},
         metrics_problem=status.get("metrics_problem"),
+        notices=notices_in(status.get("notices") or ()),
         not_responding_since=_time(status.get("not_responding_since")),
     )
 
@@ -168,6 +177,24 @@ def status_fields(view: AttemptView) -> dict[str, Json]:
 def _metrics(values: Mapping[str, float | None]) -> dict[str, float]:
     """JSON has no NaN and no infinity: a value that is neither is null there."""
     return {name: nan if value is None else value for name, value in values.items()}
+
+
+def notices_in(items: Sequence[Mapping[str, Any]]) -> "tuple[EndNotice, ...]":
+    """Who was told of an end."""
+    if not items:
+        return ()
+    from sgpu_decl.model.attempt_details import EndNotice
+
+    return tuple(
+        EndNotice(
+            way=item["way"],
+            ok=item["ok"],
+            tries=item["tries"],
+            summary=item["summary"],
+            at=datetime.fromisoformat(item["at"]),
+        )
+        for item in items
+    )
 
 
 def _tracking(run: Mapping[str, Any]) -> str | None:

@@ -19,7 +19,8 @@ from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planner.policy import SECRETS, SWITCHES
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-_SECRETS = (SECRETS, f"run.{SECRETS}")  # of a run, and of one that a job launches
+# Of a run, and of one that a job launches.
+_SECRETS = (*SECRETS, *(f"run.{path}" for path in SECRETS))
 _Object: TypeAlias = Mapping[str, Json]
 
 
@@ -122,7 +123,8 @@ def _side(path: str, value: Json | _Missing) -> Json:
 
 def _shown(path: str, value: Json) -> Json:
     if isinstance(value, str):
-        return {"secret": value} if path.startswith(_SECRETS) else value
+        secret = path.startswith(_SECRETS) and not value.startswith(("https://", "http://"))
+        return {"secret": value} if secret else value
     if value == {} and path.removeprefix("run.") in SWITCHES:
         return True  # as a user writes it
     return value

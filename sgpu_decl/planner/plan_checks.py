@@ -14,7 +14,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.planner.policy import FIELDS, OPTIONAL_FIELDS
 
 # A spec that holds none of these words cannot hold the fields: 10,000 specs are not parsed for it.
-_WORDS = tuple(f'"{field}":' for field in OPTIONAL_FIELDS)
+_WORDS = tuple(f'"{field.rpartition(".")[2]}":' for field in OPTIONAL_FIELDS)
 _NAMED = 4  # runs that have a finding in common
 
 
@@ -121,5 +121,8 @@ def _unknown_paths(run: DesiredRun) -> Iterator[Diagnostic]:
 
 def _present(spec: Mapping[str, Json], field: str) -> bool:
     """An empty block counts: `ray: {}` asks for Ray; `false` and `null` do not."""
-    value = spec.get(field)
+    block, _, below = field.partition(".")
+    value = spec.get(block)
+    if below:
+        return isinstance(value, Mapping) and bool(value.get(below))
     return value is not None and value is not False

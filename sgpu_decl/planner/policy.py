@@ -105,13 +105,16 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "permissions": FieldRule(_LAUNCH, "who may see and stop it", optional=True),
         "budget": FieldRule(_LAUNCH, "who pays", optional=True),
         "image": FieldRule(_LAUNCH, "the base that the backend offers", optional=True),
-        "on_finish": FieldRule(_LAUNCH, "mail after the run", optional=True),
+        "on_finish": FieldRule(_LAUNCH, "who is told after the run", optional=True),
+        "on_finish.success": FieldRule(_LAUNCH, "mail after the run", optional=True),
+        "on_finish.failure": FieldRule(_LAUNCH, "mail after the run", optional=True),
         "backend": FieldRule(_LAUNCH, "where it runs"),
     }
 )
 
-SECRETS = "env.secrets."
-"""Values below this path are references to secrets and are shown as such."""
+SECRETS = ("env.secrets.", "on_finish.webhook.url", "on_finish.webhook.secret")
+"""Values below these paths are references to secrets and are shown as such. One that is a secret
+only sometimes is an address (`https://…`) otherwise."""
 
 SWITCHES = frozenset({"ray"})
 """Blocks that change the run by being there, even if they are empty."""

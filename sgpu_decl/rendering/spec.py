@@ -133,6 +133,25 @@ class TrackerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSpec:
+    """Where the end is sent, if it is `on` of `success`, `failure` and `cancelled`. An address that
+    is a secret is None here."""
+
+    url: str | None = None
+    on: tuple[str, ...] = ("success", "failure", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnFinishSpec:
+    """Who is told of the end (`agent/notices`): a command and a webhook. `secrets` are the
+    references of the webhook, by the variable of a node; their values travel as those of ranks."""
+
+    entry: Entry | None = None
+    webhook: WebhookSpec | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warm:
     """What a warm parent imports before ranks fork from it.
 
@@ -210,6 +229,7 @@ class LaunchSpec:
     control_key: str | None = None
     git: Mapping[str, str] = field(default_factory=dict)
     ray: RaySpec | None = None
+    on_finish: OnFinishSpec | None = None
 
     @property
     def runs_python(self) -> bool:
@@ -227,7 +247,10 @@ def render_spec(spec: LaunchSpec) -> bytes:
     return (canonical({"v": 1, **_fields(spec)}) + "\n").encode("utf-8", "surrogateescape")
 
 
-_Block = CallSpec | Entry | Gpus | Parallel | RaySpec | RetrySpec | Tether | TrackerSpec | Warm
+_Block = (
+    CallSpec | Entry | Gpus | OnFinishSpec | Parallel | RaySpec | RetrySpec | Tether | TrackerSpec
+    | Warm | WebhookSpec
+)  # fmt: skip
 
 
 def _fields(block: LaunchSpec | _Block) -> dict[str, Json]:

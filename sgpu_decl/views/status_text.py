@@ -218,6 +218,7 @@ def run_details(
         _section("restarts", restart_lines(view, now)),
         _section("ranks", [_rank_line(rank) for rank in view.ranks]),
         _section("metrics", metric_lines(view)),
+        _section("told", notice_lines(view)),
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
         _section("tracking", list(map(hints, tracking_notes(view)))),
         _section(
@@ -233,6 +234,15 @@ def metric_lines(view: AttemptView) -> list[str]:
     """The metrics that an attempt left in its output, one line each."""
     lines = [f"{escape(name)}: {value:.6g}" for name, value in view.metrics.items()]
     return [*lines, f"problem: {escape(view.metrics_problem)}"] if view.metrics_problem else lines
+
+
+def notice_lines(view: AttemptView) -> list[str]:
+    """Who was told of the end, one line each."""
+    return [
+        f"{one.way}: {escape(one.summary)}"
+        + (f", after {count(one.tries, 'try', 'tries')}" if one.tries > 1 else "")
+        for one in view.notices
+    ]
 
 
 def restart_lines(view: AttemptView, now: datetime) -> list[str]:

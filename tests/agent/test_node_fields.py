@@ -97,9 +97,10 @@ ELSEWHERE = {
     "mlflow": "databricks/nodes/test_node: ranks find what they find everywhere",
     "after": "ray/test_upstream_wait, databricks/test_order: the platform's node waits",
     "ray": "tests/agent/ray: clusters of two nodes",
+    "on_finish": "databricks/nodes/test_node_notices: node 0 tells",
     **dict.fromkeys(
         ("max_parallel", "until", "on_active", "backend", "pool", "priority", "permissions",
-         "budget", "image", "on_finish"),
+         "budget", "image"),
         "no node reads it",
     ),
 }  # fmt: skip

@@ -82,6 +82,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "image": ("a", "b"),
     "on_finish.success": (["a@x.org"], ["b@x.org"]),
     "on_finish.failure": (["a@x.org"], ["b@x.org"]),
+    "on_finish.command": ("./a.sh", ["./b.sh"]),
+    "on_finish.webhook.url": ("https://a.example/x", "env:B"),
+    "on_finish.webhook.secret": ("env:A", "env:B"),
+    "on_finish.webhook.on": (["failure"], ["success"]),
     "backend.environment_limit": ("1GiB", "2GiB"),
     "backend.kind": ("ray", "databricks"),
     "backend.address": ("http://a", "https://a.example/b"),
@@ -104,6 +108,7 @@ BESIDE = {
     for kind, options in known_options().items()
     for name in options.model_fields.keys() - BackendOptions.model_fields.keys()
 }
+BESIDE |= {f"on_finish.webhook.{name}": {"url": "https://a.example/x"} for name in ("secret", "on")}
 EFFECTS = {
     FieldClass.DATA: (Action.CREATE, FieldEffect.NEW_ATTEMPT),
     FieldClass.LAUNCH: (Action.UPDATE, FieldEffect.NEXT_ATTEMPT),
@@ -137,10 +142,13 @@ def spec_with(path: str, value: Any) -> dict[str, Any]:
     if path == "command" or path == "launch.per":
         del run["entrypoint"]
         run["command"] = ["true"]
-    outer, _, inner = path.partition(".")
-    if inner:
-        run[outer] = {} if value is None else {**BESIDE.get(path, {}), inner: value}
-    elif value is not None:
+    outer, *inner = path.split(".")
+    if inner and value is None:
+        value = {}
+    elif inner:
+        for name in reversed(inner):
+            value = {**(BESIDE.get(path, {}) if name == inner[-1] else {}), name: value}
+    if value is not None:
         run[outer] = value
     loaded, found = read(
         json.dumps(run), "run.yaml", target=None, variables=(), sets=(), environ={}, git=dict

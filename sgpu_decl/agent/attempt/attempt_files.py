@@ -6,6 +6,7 @@ status.json    the latest snapshot, replaced by rename
 events.log     append-only, `crc32hex json` per line; a torn last line is ignored
 mlflow.json    the MLflow run, or why there is none; written by the tracker
 tracker.json   what the tracker waits for
+notices.json   who was told of the end, and what became of that
 mlflow-open/   a file of each MLflow run that is still open; on this machine it lies in `.sgpu`
 outcome.json   the verdict, linked into place: the first writer wins
 reserve        disk space that becomes the outcome, so that a full disk cannot prevent it

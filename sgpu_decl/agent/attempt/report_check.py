@@ -104,6 +104,11 @@ _RAY = _object(
     version=_text,
     nodes=_number,
 )
+are_notices = _each(
+    _object({}, way=_text, ok=lambda value: type(value) is bool, tries=_number, summary=_text,
+            at=_time)
+)  # fmt: skip
+"""Whether a value is what `agent.notices` wrote."""
 _REPORT = _object(
     {
         "started_at": _maybe(_time),
@@ -120,6 +125,7 @@ _REPORT = _object(
         "working_files": _maybe(_object({}, names=_each(_text), count=_number)),
         "metrics": _maybe(_metrics),
         "metrics_problem": _maybe(_text),
+        "notices": _maybe(are_notices),
     },
     state=lambda value: isinstance(value, str) and value in _STATES,
 )

@@ -38,6 +38,7 @@ class PlatformTable:
         large_files: where a user can write what is too large for that, in words of the platform.
         own_objects: whether a node keeps what launches share on its own disk.
         stops_others: whether the platform stops all nodes once one of them fails.
+        has_driver: whether a process apart from the nodes decides how the run ended.
         cancellation: the request by which node 0 cancels the run if its own code fails, so that the
             platform does not start it again: see `run_cancellation`. None if it does not cancel.
     """
@@ -59,6 +60,7 @@ class PlatformTable:
         large_files: str = ELSEWHERE,
         own_objects: bool = False,
         stops_others: bool = True,
+        has_driver: bool = False,
         cancellation: Mapping[str, str] | None = None,
     ) -> None:
         self.node_rank = node_rank
@@ -75,6 +77,7 @@ class PlatformTable:
         self.large_files = large_files
         self.own_objects = own_objects
         self.stops_others = stops_others
+        self.has_driver = has_driver
         self.cancellation = cancellation
 
     @classmethod

@@ -4,7 +4,7 @@
                           [--back DIR] [--part BYTES] [--platform JSON] [--lifeline FD]
                           [--input NAME LAUNCH NODES DIR ...] --file NAME SHA256 ...
 
-    fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ upload
+    fetch ─▶ settled by an earlier attempt of the platform? ─▶ prepare ─▶ agent ─▶ tell, upload
                                  └──▶ its exit code               └ fails: the agent says so
 
 Variables of the platform say which node this is: see `platform`. SIGTERM ends the ranks, and their
@@ -31,8 +31,9 @@ from sgpu_decl.agent.node.run_cancellation import cancel_run
 from sgpu_decl.agent.node.setup import TREE, SharedObjects, prepare
 from sgpu_decl.agent.node.stop_request import StopRequest
 from sgpu_decl.agent.node.upload import NOT_UPLOADED, NodeUpload, await_others
+from sgpu_decl.agent.notices.notice_process import LONGEST, NoticeProcess
 from sgpu_decl.agent.ranks.command_error import user_paths
-from sgpu_decl.agent.retry_rule import SUCCEEDED
+from sgpu_decl.agent.retry_rule import CANCELLED, SUCCEEDED, why_ended
 from sgpu_decl.agent.system.secrets import Redactor, receive_variables, secret_names
 from sgpu_decl.content.tree_files import remove
 
@@ -47,6 +48,7 @@ _OUTPUT = "output"
 _PATIENCE = 60.0  # seconds, for all files together
 _FIRST, _LONGEST = 0.05, 2.0  # seconds between two looks
 _CHUNK = 1 << 20
+_PROMPT = 2.0  # seconds that the upload waits for the notice, so that the report has its result
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,6 +94,7 @@ class _NodeRun:
         self.inputs = NodeInputs(self._back, stopping)
         self._attempts = PlatformAttempts(self._back, most=platform.starts)
         self._target: str | None = None
+        self._notice: NoticeProcess | None = None
         self._retry: Mapping[str, Any] | None = None  # until the spec is here
 
     def run(self) -> int:
@@ -115,6 +118,8 @@ class _NodeRun:
         self._prepare(spec, problem)
         secrets = {name: os.environ[name] for name in secret_names(spec) if name in os.environ}
         hide = Redactor(secrets.values())
+        if node.number == 0:
+            self._notice = NoticeProcess(spec, options.run, dict(secrets))
         name = user_paths({**spec, "code_dir": os.path.join(options.run, spec["code_dir"])})
         echo = Echo(options.run, lambda text: hide(name(text)), self._platform)
         told = MonitorCopy(self._folder, os.path.dirname(self._target)) if self._target else None
@@ -157,6 +162,7 @@ class _NodeRun:
         code = int(outcome.get("exit_code", 1))
         target = self._target or self._attempts.join(self._node.number)
         options = self._options
+        notice = self._tell(outcome)
         upload = NodeUpload(
             options.run, self._folder, target, hide, self._platform, part=options.part
         )
@@ -169,8 +175,23 @@ class _NodeRun:
         failed = code != 0 and outcome.get("class") != "node_lost"
         if failed and self._platform.stops_others:
             await_others(target, self._node.count, self._stopping)
+        if notice is not None:
+            notice.wait(LONGEST)
         self._end(outcome)
         return code
+
+    def _tell(self, outcome: Mapping[str, Any]) -> NoticeProcess | None:
+        """Tell of the end, unless the ranks start again, here or on other nodes. A driver stops
+        nodes for reasons of its own, and tells of that."""
+        notice, retry = self._notice, self._retry
+        if notice is None or retry is None or not outcome:
+            return None
+        why = why_ended(outcome, retry, other_nodes=True)
+        if why is None or (why == CANCELLED and self._platform.has_driver):
+            return None
+        notice.start()
+        notice.wait(_PROMPT)
+        return notice
 
     def _end(self, outcome: Mapping[str, Any]) -> None:
         """Keep the platform from starting a run again in vain."""

@@ -28,6 +28,7 @@ from sgpu_decl.agent.attempt.monitor_files import SERIES
 from sgpu_decl.agent.node.agent_process import LOG
 from sgpu_decl.agent.node.log_forwarding import say
 from sgpu_decl.agent.node.node_report import REPORT, files_below, read_report, seal
+from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.agent.system.byte_size import size
 from sgpu_decl.content.output_pieces import OUTPUT
 
@@ -104,6 +105,8 @@ class NodeUpload:
             self._copy(os.path.join(self._folder, SERIES), SERIES)
         self._output(os.path.join(self._run_dir, output))
         outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME)
+        if outcome is not None and (notices := read_notices(self._folder)):
+            outcome["notices"] = notices
         self._patience = _PATIENCE
         while True:
             report = seal(

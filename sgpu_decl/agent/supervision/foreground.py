@@ -26,7 +26,12 @@ from sgpu_decl.agent.supervision.orphans import start_reaper
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.locks import create_held
 from sgpu_decl.agent.system.process_tree import rank_marks
-from sgpu_decl.agent.system.secrets import receive_variables, secret_names
+from sgpu_decl.agent.system.secrets import (
+    WEBHOOK_KEY,
+    WEBHOOK_URL,
+    receive_variables,
+    secret_names,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run this node's ranks to the end; return the run's exit code."""
     options = _parser().parse_args(arguments)
     receive_variables()
+    for name in (WEBHOOK_URL, WEBHOOK_KEY):  # for the node program, which tells
+        os.environ.pop(name, None)
     run_dir, name = os.path.split(os.path.abspath(options.spec))
     spec = attempt_files.read_json(run_dir, name)
     node = Node(

@@ -2,7 +2,7 @@
 
     apply ─▶ starter (leaves at once) ─▶ guardian (guardian.lock) ─▶ supervisor (supervisor.lock)
                                                                        ├─ rank 0 ... rank N
-                                                                       └─ tracker
+                                            └─ notice (at the end)     └─ tracker
 
 Both are child subreapers. If the supervisor is killed, its ranks die with it by their parent-death
 signal. Other processes become children of the guardian, which stops them and writes the outcome
@@ -17,6 +17,7 @@ import time
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.attempt.host_record import HostRecord
+from sgpu_decl.agent.notices.notice_process import NoticeProcess
 from sgpu_decl.agent.several_nodes.node_group import FIRST, Node
 from sgpu_decl.agent.supervision.orphans import rank_sessions, start_reaper
 from sgpu_decl.agent.supervision.supervisor import Supervisor
@@ -84,6 +85,7 @@ def run(folder: str) -> int:
         start_reaper(folder, rank_marks(spec["token"], FIRST.number))
         processes.become_subreaper()
         tracker_pipe, tracked = os.pipe()
+        notice = NoticeProcess(spec, folder, secrets)
         supervisor = fork_supervisor()
     except (OSError, ValueError) as error:
         refuse(answer, error)
@@ -96,13 +98,19 @@ def run(folder: str) -> int:
             tracker_pipe=tracker_pipe,
             answer=answer,
             host_record=host_record,
+            notice=notice,
         )
         return 0
     secrets.clear()
     os.close(tracker_pipe)
     os.close(answer)
+
+    def over() -> float:
+        host_record.drop()
+        return notice.start()
+
     try:
-        return guard(folder, spec, supervisor, tracked, host_record.drop)
+        return guard(folder, spec, supervisor, tracked, over)
     finally:
         host_record.drop()
 
@@ -174,8 +182,10 @@ def supervise(
     answer: int,
     node: Node = FIRST,
     host_record: HostRecord | None = None,
+    notice: NoticeProcess | None = None,
 ) -> None:
-    """Be the supervisor of a node: `answer` gets `ok`."""
+    """Be the supervisor of a node: `answer` gets `ok`. If the guardian is gone at the end, the
+    `notice` is started here."""
     folder = node.records(spec["run_dir"])
     guardian = os.getppid()
 
@@ -225,8 +235,9 @@ def supervise(
         refuse(answer, error)
         raise
     supervisor.run(begun)
-    if host_record is not None and os.getppid() != guardian:
+    if host_record is not None and notice is not None and os.getppid() != guardian:
         host_record.drop()  # the guardian is gone
+        notice.start()
 
 
 def guard(
@@ -234,14 +245,15 @@ def guard(
     spec: dict[str, Any],
     supervisor: int,
     tracked: int,
-    over: Callable[[], None] = lambda: None,
+    over: Callable[[], float] = lambda: 0.0,
     node: Node = FIRST,
     parent: int | None = None,
 ) -> int:
     """Wait for the supervisor and clean up after it; return 0, or 1 if it never began.
 
     Args:
-        over: called once the attempt has ended; its tracker may still work.
+        over: called once the attempt has ended; its tracker may still work. It returns for how many
+            seconds others that it has started may work, too.
         parent: the ranks are stopped once this is not our parent any more.
     """
     handle = FolderHandle(folder)
@@ -273,9 +285,9 @@ def guard(
             summary = "the supervisor of this attempt was killed or crashed; see `agent.log`"
             outcome = lost_outcome(status, "supervisor_lost", summary, "guardian")
         attempt_files.write_once(folder, attempt_files.OUTCOME, attempt_files.encode(outcome))
-    over()
+    patience = max(_TRACKER_WAIT, over())
     os.close(tracked)  # the tracker reads the outcome now
-    _wait_for_tracker(tree, _TRACKER_WAIT)
+    _wait_for_rest(tree, patience)
     return 0
 
 
@@ -298,8 +310,8 @@ def _clear(tree: ProcessTree, tracker: bytes, grace: float) -> None:
     )
 
 
-def _wait_for_tracker(tree: ProcessTree, seconds: float) -> None:
-    """Wait for the tracker; then kill what is left."""
+def _wait_for_rest(tree: ProcessTree, seconds: float) -> None:
+    """Wait for the tracker and the notice; then kill what is left."""
     deadline = time.monotonic() + seconds
     while processes.has_children() if tree.adopts else tree.pids():
         remaining = deadline - time.monotonic()

@@ -25,6 +25,9 @@ _SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 DESCRIPTOR = "SGPU_ENVIRON_FD"
 """The variable that has the number of the descriptor which `split_secrets` passes to a program."""
 
+WEBHOOK_URL, WEBHOOK_KEY = "SGPU_WEBHOOK_URL", "SGPU_WEBHOOK_KEY"
+"""The variables that take the secrets of `on_finish.webhook` to a node. Ranks do not get them."""
+
 _MEMORY = "/dev/shm"  # noqa: S108
 # Shorter values are ordinary words of logs, and not secrets.
 _SHORTEST = 4
@@ -32,10 +35,11 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def secret_names(spec: Mapping[str, Any]) -> list[str]:
-    """Return the variables of a node that hold secrets: those of the run, and the passwords and
-    tokens of its tracker. A user name or a host is no secret: masks would damage logs."""
-    tracker = spec["tracker"] or {}
-    return [*spec["secrets"], *tracker.get("secrets", ())]
+    """Return the variables of a node that hold secrets: those of the run, the passwords and tokens
+    of its tracker, and those of its webhook. A user name or a host is no secret: masks would damage
+    logs."""
+    others = (spec["tracker"] or {}, spec.get("on_finish") or {})
+    return [*spec["secrets"], *(name for one in others for name in one.get("secrets", ()))]
 
 
 def startup_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -80,6 +80,8 @@ KIND = BackendKind(
                 "budget",
                 "image",
                 "on_finish",
+                "on_finish.failure",
+                "on_finish.success",
                 "ray",
                 "resume",
             }

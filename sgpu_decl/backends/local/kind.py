@@ -69,7 +69,7 @@ def _check_reference(reference: str) -> None:
 KIND = BackendKind(
     name=_NAME,
     options=_options,
-    capabilities=Capabilities(fields=frozenset({"after", "ray", "resume"})),
+    capabilities=Capabilities(fields=frozenset({"after", "on_finish", "ray", "resume"})),
     open=_open,
     survey=_survey,
     orphans=_orphans,

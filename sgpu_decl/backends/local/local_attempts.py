@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from sgpu_decl.agent.attempt import attempt_status
 from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
 from sgpu_decl.agent.attempt.previous_output import holds_files
+from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.tracking.tracker_files import tracking_links
@@ -70,6 +71,7 @@ class LocalAttempts(Attempts):
                 view,
                 first_cause=with_files(view.first_cause, folders[ref]),
                 links=_links(folders[ref]),
+                notices=notices_in(read_notices(os.fspath(folders[ref]))),
                 processes_left=tuple(orphans.get(os.fspath(folders[ref]), ())),
             )
             for ref, view in views.items()

@@ -74,7 +74,7 @@ class LocalLauncher(Launcher):
                 code="active_run",
             )
         config = request.config
-        resolve_secrets(config.env.secrets, self._environ, request.folder(self._project))
+        resolve_secrets(config.secrets, self._environ, request.folder(self._project))
         require_uri(config, self._environ)
         if request.inputs.environment_digest is None:
             self._interpreter(request)
@@ -132,7 +132,7 @@ class LocalLauncher(Launcher):
             with _explained(request):
                 if not (launched(folder) and self.staged(request.record)):
                     base = request.folder(self._project)
-                    secrets = resolve_secrets(request.config.env.secrets, self._environ, base)
+                    secrets = resolve_secrets(request.config.secrets, self._environ, base)
                     server = self._server or _warm_server(request, folder, secrets)
                     agent.launch(folder, token=token, secrets=secrets, server=server)
         except SgpuError:

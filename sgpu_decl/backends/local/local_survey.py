@@ -122,7 +122,7 @@ class LocalSurvey(Survey):
             *self._programs.check(config, places, folder),
             *_check_devices(config, places, lambda: self.devices),
             *self._check_users(config, places),
-            *missing_secrets(config.env.secrets, places, self._environ, folder),
+            *missing_secrets(config.secrets, places, self._environ, folder),
             *self._tracking(config, places, called=called),
             *self._of_machine,
         ]

@@ -39,7 +39,7 @@ KIND = BackendKind(
     name="ray",
     options=_options,
     capabilities=Capabilities(
-        remote=True, queues=False, fields=frozenset({"after", "ray", "resume"})
+        remote=True, queues=False, fields=frozenset({"after", "on_finish", "ray", "resume"})
     ),
     survey=_survey,
     open=_open,

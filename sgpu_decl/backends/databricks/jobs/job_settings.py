@@ -90,7 +90,7 @@ def describe(
         "trigger": {**_trigger(job.trigger), **status} if job.trigger is not None else None,
         "timeout_seconds": max(1, round(job.timeout.seconds)) if job.timeout is not None else None,
         "budget_policy_id": job.budget or (run.policy if run is not None else None),
-        "email_notifications": notifications(on_finish) if on_finish is not None else None,
+        "email_notifications": notifications(on_finish) or None,
         "environments": {ENVIRONMENT: {"spec": spec}} if spec is not None else None,
         PERMISSIONS: _permissions(permissions) if permissions else None,
     }

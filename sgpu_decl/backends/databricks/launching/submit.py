@@ -10,8 +10,9 @@ from sgpu_decl.agent.retry_rule import new_nodes
 from sgpu_decl.backends.databricks.bases import base_named
 from sgpu_decl.backends.databricks.launching.experiment import experiment_of, platform_name
 from sgpu_decl.backends.databricks.planning.machines import machines_of, refusal_of
+from sgpu_decl.config.on_finish import Mails
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.run_blocks import OnFinish, Permission
+from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
@@ -101,8 +102,8 @@ def submit_request(staged: StagedLaunch, *, ref: AttemptRef, token: str) -> dict
         "tasks": [_submitted_task(task, ENVIRONMENT)],
         **_of_the_run(staged),
     }
-    if config.on_finish is not None:
-        body["email_notifications"] = notifications(config.on_finish)
+    if mails := notifications(config.on_finish):
+        body["email_notifications"] = mails
     return body
 
 
@@ -127,8 +128,8 @@ def joined_request(tasks: Sequence[StagedTask], *, token: str) -> dict[str, Json
         body["timeout_seconds"] = timeout_of(config)
         if task.after:
             body["depends_on"] = [{"task_key": key} for key in task.after]
-        if config.on_finish is not None:
-            body["email_notifications"] = notifications(config.on_finish)
+        if mails := notifications(config.on_finish):
+            body["email_notifications"] = mails
         submitted.append(body)
     return {
         "run_name": listed([str(task.ref) for task in tasks]),
@@ -304,8 +305,10 @@ def access_list(permissions: Sequence[Permission], levels: Mapping[str, str]) ->
     ]
 
 
-def notifications(on_finish: OnFinish) -> dict[str, Json]:
-    """Who gets a mail when a run or a job ends."""
+def notifications(on_finish: Mails | None) -> dict[str, Json]:
+    """Who gets a mail when a run or a job ends; empty where nobody does."""
+    if on_finish is None:
+        return {}
     mails = {"on_success": on_finish.success, "on_failure": on_finish.failure}
     return {event: list(addresses) for event, addresses in mails.items() if addresses}
 

@@ -19,6 +19,7 @@ from sgpu_decl.backends.databricks.planning.machines import machines_of
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_folder import FILES, NodeProgram, NodeStart
 from sgpu_decl.backends.remote.staging.remote_layout import BACK
+from sgpu_decl.backends.secret_resolution import secret_name
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Kind
@@ -88,7 +89,7 @@ class WorkspaceNodeProgram(NodeProgram):
             "command.sh": command.encode(),
             TRAINING_CONFIG: render_training_config(request).encode(),
         }
-        secrets = secret_sidecar(config.env.secrets)
+        secrets = secret_sidecar(config.secrets)
         if secrets:
             files["secret_env_vars.json"] = json.dumps(secrets, indent=1).encode()
         return files
@@ -110,7 +111,8 @@ def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
         scheme, _, reference = text.partition(":")
         if scheme != "databricks":
             raise BackendError(
-                f"secret `{name}` refers to `{text}`, which nodes on Databricks cannot resolve",
+                f"secret `{secret_name(name)}` refers to `{text}`, which nodes on Databricks "
+                "cannot resolve",
                 hint="put it into a secret scope, and write `databricks:scope/key`",
                 code="secret_missing",
             )

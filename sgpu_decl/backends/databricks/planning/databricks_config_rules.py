@@ -29,6 +29,7 @@ from sgpu_decl.backends.databricks.planning.machines import (
 )
 from sgpu_decl.backends.databricks.planning.pools import check_priority
 from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
+from sgpu_decl.backends.secret_resolution import secret_field, secret_name
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -304,15 +305,17 @@ def _tracking(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
 
 
 def _secrets(config: RunConfig, places: Places) -> Iterator[Diagnostic]:
-    for name, reference in config.env.secrets.items():
+    for name, reference in config.secrets.items():
         if reference.partition(":")[0] != "databricks":
-            key = name.lower()
+            key = name.lower().removeprefix("sgpu_")
+            field = secret_field(name)
             yield Diagnostic(
                 code="secret_not_remote",
-                summary=f"secret `{name}` refers to `{reference}`, which nodes cannot resolve",
-                place=places.get(f"env.secrets.{name}"),
+                summary=f"secret `{secret_name(name)}` refers to `{reference}`, which nodes cannot "
+                "resolve",
+                place=places.get(field),
                 hint=f"put it there with `databricks secrets put-secret SCOPE {key}`, and write "
-                f"`{name}: databricks:SCOPE/{key}`",
+                f"`{field.rpartition('.')[2]}: databricks:SCOPE/{key}`",
             )
 
 

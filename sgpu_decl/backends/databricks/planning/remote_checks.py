@@ -31,6 +31,7 @@ from sgpu_decl.backends.databricks.planning.staging_access import (
     check_staging,
 )
 from sgpu_decl.backends.databricks.workspace import Workspace
+from sgpu_decl.backends.secret_resolution import secret_field, secret_name
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -123,7 +124,7 @@ class RemoteChecks:
 
     def _secrets(self) -> Iterator[Diagnostic]:
         connection = self.workspace.connection
-        for name, reference in self.config.env.secrets.items():
+        for name, reference in self.config.secrets.items():
             scheme, _, secret = reference.partition(":")
             if scheme != "databricks":
                 continue  # a finding of `databricks_config_rules`
@@ -136,8 +137,9 @@ class RemoteChecks:
                 before = f"`databricks secrets create-scope {scope}`, then " if keys is None else ""
                 yield Diagnostic(
                     code="secret_missing",
-                    summary=f"`{connection.host}` has no {missing}, which `{name}` refers to",
-                    place=self.places.get(f"env.secrets.{name}"),
+                    summary=f"`{connection.host}` has no {missing}, which `{secret_name(name)}` "
+                    "refers to",
+                    place=self.places.get(secret_field(name)),
                     hint=f"make it with {before}`databricks secrets put-secret {scope} {key}`",
                 )
 

@@ -26,7 +26,9 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import cancelled_outcome, lost_outcome
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
-from sgpu_decl.agent.retry_rule import BLAME, pause_before
+from sgpu_decl.agent.notices.program import webhook_notice
+from sgpu_decl.agent.retry_rule import BLAME, CANCELLED, pause_before, why_ended
+from sgpu_decl.agent.system.secrets import Redactor
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name, values_name
@@ -98,6 +100,7 @@ class _Driver:
         self._sent = SentFiles(launch, self._copy) if launch["sent"] is not None else None
         self._cancelled = False
         self._stopped_at: float | None = None  # by Ray
+        self._from_node: dict[str, Any] | None = None  # the last outcome of node 0
 
     def run(self) -> int:
         self._status.write()
@@ -109,7 +112,26 @@ class _Driver:
             traceback.print_exc()
             outcome = _driver_failed(error)
         self._status.end(outcome)
+        self._tell(outcome)
         return int(outcome["exit_code"])
+
+    def _tell(self, outcome: dict[str, Any]) -> None:
+        """Tell the webhook of an end that node 0 does not tell (`agent.node.program`): without
+        nodes, after it was lost, or by a stop."""
+        told, variables = self._from_node, dict(self._variables or {})
+        if told and why_ended(told, self._launch["retry"], other_nodes=True) not in (
+            None, CANCELLED
+        ):  # fmt: skip
+            return
+        spec = attempt_files.read_json(self._launch["launch"], attempt_files.SPEC) or {}
+        send = webhook_notice(spec, outcome, variables, Redactor(variables.values()))
+        if send is None:
+            return
+        ok, tries, summary = send()
+        attempt_files.say(f"on_finish.webhook: {summary}")
+        notice = {"way": "webhook", "ok": ok, "tries": tries, "summary": summary}
+        notices = [*outcome.get("notices", ()), {**notice, "at": attempt_files.stamp()}]
+        self._status.end({**outcome, "notices": notices})
 
     def _run(self) -> dict[str, Any]:
         if self._variables is None:
@@ -163,6 +185,7 @@ class _Driver:
 
     def _attempt(self, number: int, secrets: dict[str, str]) -> dict[str, Any]:
         """Run the ranks once; return the outcome."""
+        self._from_node = None
         launch, wanted = self._launch, self._launch["placement"]
         before = self._back.look()[1]
         try:
@@ -234,6 +257,7 @@ class _Driver:
         while True:
             outcome, starts = self._back.look()
             if starts > before and outcome is not None:
+                self._from_node = outcome
                 if lost and outcome["state"] == "cancelled" and not self._stop_requested():
                     # Its node program was stopped because a node was lost.
                     return _failed(lost[0].failure, lost[0].summary, outcome)

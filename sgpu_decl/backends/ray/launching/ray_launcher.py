@@ -91,7 +91,7 @@ class RayLauncher(RemoteLauncher):
                 raise upstream_elsewhere(request.ref, upstream.ref, _ELSEWHERE, waits=True)
 
     def _secrets(self, request: LaunchRequest) -> dict[str, str]:
-        references = request.config.env.secrets
+        references = request.config.secrets
         return resolve_secrets(references, os.environ, request.folder(self._project))
 
     def _address(self, record: LaunchRecord) -> str:

@@ -25,8 +25,8 @@ LAUNCH = "launch.json"
 
 _INFEASIBLE = 60.0  # seconds until a cluster that does not grow is known to have no such nodes
 
-_PLATFORM = PlatformTable(stops_others=False)
-_WITHOUT_STORAGE = PlatformTable(stops_others=False, own_objects=True)
+_PLATFORM = PlatformTable(stops_others=False, has_driver=True)
+_WITHOUT_STORAGE = PlatformTable(stops_others=False, has_driver=True, own_objects=True)
 
 
 class RayNodeProgram(NodeProgram):
@@ -90,7 +90,7 @@ class RayNodeProgram(NodeProgram):
                 **json.loads(placement.id),
                 "infeasible": None if placement.scales else _INFEASIBLE,
             },
-            "secrets": bool(config.env.secrets),
+            "secrets": bool(config.secrets),
             "grace": config.grace.seconds,
             "upstreams": list[Json](upstreams),
             "startup_timeout": config.startup_timeout.seconds if config.startup_timeout else None,

@@ -45,7 +45,7 @@ def config_findings(
 
 def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Iterator[Diagnostic]:
     """Findings about what the run needs of this machine; `folder` as in `config_findings`."""
-    yield from missing_secrets(config.env.secrets, places, os.environ, folder)
+    yield from missing_secrets(config.secrets, places, os.environ, folder)
     storage = options_of(config).storage
     fault = _storage_fault(storage) if storage is not None else None
     if fault is not None:

@@ -14,7 +14,8 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 _FROM_NODES = (
-    "ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem", "progress"
+    "ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem", "notices",
+    "progress",
 )  # fmt: skip
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 
