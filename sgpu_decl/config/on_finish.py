@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,6 +15,9 @@ from sgpu_decl.config.text_types import Textual, problem
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
+
+if TYPE_CHECKING:
+    from sgpu_decl.config.run_reader import DeclaredRun
 
 
 def _mail(address: str) -> str:
@@ -144,9 +147,10 @@ class OnFinish(Mails):
 
 
 def open_addresses(
-    blocks: Iterable[OnFinish | None], places: Mapping[str, Place]
+    runs: "Iterable[DeclaredRun]", places: Mapping[str, Place]
 ) -> tuple[Diagnostic, ...]:
     """Warn of webhooks of a run, or of its cells, that others on the way can read."""
+    blocks = (run.config.on_finish for run in runs)
     hosts = {_open_host(block.webhook) for block in blocks if block and block.webhook}
     place = places.get("on_finish.webhook.url") or places.get("on_finish.webhook")
     return tuple(

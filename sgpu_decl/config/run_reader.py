@@ -136,20 +136,12 @@ def read_run(
         if config is None or has_errors(findings):
             return (), tuple(findings)
         run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
-        return (run,), (*findings, *_unused_limit(config, node), *_open_addresses((run,), node))
+        findings += [*_unused_limit(config, node), *open_addresses((run,), run.places)]
+        return (run,), tuple(findings)
     runs, new_findings = _of_matrix(explainer, node, matrix, name, context, texts)
     findings += at_new_places(new_findings, findings)
-    return (
-        ((), tuple(findings))
-        if has_errors(findings)
-        else (runs, (*findings, *_open_addresses(runs, node)))
-    )
-
-
-def _open_addresses(
-    runs: Sequence[DeclaredRun], node: yaml_nodes.Mapping
-) -> tuple[Diagnostic, ...]:
-    return open_addresses([run.config.on_finish for run in runs], Places(node))
+    runs = () if has_errors(findings) else runs
+    return runs, (*findings, *open_addresses(runs, Places(node)))
 
 
 def _text_arguments(node: yaml_nodes.Mapping, context: ReferenceContext) -> Mapping[str, Shape]:

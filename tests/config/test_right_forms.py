@@ -79,6 +79,7 @@ def is_taken(path: str, form: str) -> bool:
     places = [
         laid({**RUN, "entrypoint": "train.py:main"}, path, value),
         laid({k: v for k, v in RUN.items() if path != "command" or k != "entrypoint"}, path, value),
+        laid({**RUN, "on_finish": {"webhook": {"url": "env:HOOK"}}}, path, value),
         laid(NOTHING, path, value),
         laid({**NOTHING, "runs": beside}, f"runs.train.{path}", value),
         laid(NOTHING, f"environments.e.{path}", value),

@@ -25,6 +25,7 @@ NO_VARIABLES = {"SGPU_DOCTOR"}  # the doctor submits it to see that a workspace 
 Check = Callable[[str], None]
 RUN = {"gpus": "8", "type": "A10", "entrypoint": "train.py:main"}
 ELSEWHERE = OPTIONAL_FIELDS - kind_named("local").capabilities.fields
+MAIL = re.compile(r"on_finish: \{(success|failure):")  # other backends send none
 SHARED = "environments: {shared: {lock: uv.lock}}\n"  # what `env.use` names
 PROJECT = "project: {name: example}\n"
 TRAIN = "runs: {train: {gpus: 8, type: A10, entrypoint: train.py, backend: databricks}}\n"
@@ -68,7 +69,8 @@ def test_the_examples_of_a_run_are_valid(tmp_path: Path, here: Check) -> None:
         given = set(re.findall(r"^\w+", example, re.MULTILINE))
         given |= {"entrypoint"} if "command" in given else set()
         lines = [f"{name}: {value}" for name, value in RUN.items() if name not in given]
-        lines += ["backend: databricks"] if given & ELSEWHERE else []
+        elsewhere = given & ELSEWHERE or MAIL.match(example)
+        lines += ["backend: databricks"] if elsewhere else []
         lines += example.splitlines()
         runs += [f"  example{number}:", *(f"    {line}" for line in lines)]
     here("\n".join([PROJECT + SHARED + "runs:", *runs]))

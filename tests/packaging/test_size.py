@@ -18,7 +18,7 @@ LINES = {
     "backends": 23_950,
     "cli": 6_300,
     "code": 5_550,
-    "config": 7_500,
+    "config": 7_650,
     "content": 3_000,
     "diagnostics": 800,
     "doctor": 1_750,
@@ -31,7 +31,7 @@ LINES = {
     "planner": 4_550,
     "planning": 6_000,
     "rank": 3_700,
-    "rendering": 600,
+    "rendering": 620,
     "runs": 1_450,
     "storing": 6_000,
     "testing": 10_100,
@@ -47,7 +47,7 @@ LONGER = {
     "agent/supervision/supervisor.py": 576,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,
-    "config/run_reader.py": 505,
+    "config/run_reader.py": 508,
     "testing/contracts/backend_contract.py": 533,  # a suite
 }
 
