@@ -69,7 +69,7 @@ ANSWERS = {
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. For a saved plan, the plan; for a job, the job.",
-        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
+        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem notices not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files notices[]=A-notice history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
@@ -206,6 +206,7 @@ OBJECTS = {
             "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
             "metrics": "the last values in `metrics.json` of its output by name, once it has ended; `null` for one that is not finite",
             "metrics_problem": "the part of `metrics.json` that could not be read",
+            "notices": "[who was told](#a-notice) of its end by `on_finish`; only in `sgpu show`, and for runs on other machines",
             "not_responding_since": "the time at which its supervisor stopped answering",
             "processes_left": "pids of processes that nobody supervises",
             "unavailable": "why its backend cannot be asked; the other values are the recorded ones",
@@ -217,7 +218,7 @@ OBJECTS = {
         },
         {
             "ranks[]": "A rank", "first_cause": "A first cause", "restarts[]": "A restart", "ray": "A Ray cluster",
-            "working_files": "Working files",
+            "working_files": "Working files", "notices[]": "A notice",
         },
     ),
     "A rank": Object(
@@ -265,6 +266,15 @@ OBJECTS = {
     ),
     "A Ray cluster": Object(
         {"version": "of Ray", "nodes": "how many", "dashboard": "an address, or `null`", "token_file": "a file, or `null`", "host": "the node of both, or `null`"}
+    ),
+    "A notice": Object(
+        {
+            "way": "`command` or `webhook`",
+            "ok": "whether the command succeeded, or the server took it",
+            "tries": "how often the server was asked",
+            "summary": "one line",
+            "at": "a time",
+        }
     ),
     "Working files": Object({"names": "some of them", "count": "their number"}),
     "An attempt of the history": Object(

@@ -225,7 +225,7 @@ program.main(["tell", sys.argv[1]])
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(make_attempt: Make) -> None:
-    text = "trap '' TERM; sleep 600 & echo $! > $SGPU_OUTPUT_DIR/pid; wait; wait"
+    text = "(trap '' TERM; exec sleep 600) & echo $! > $SGPU_OUTPUT_DIR/pid; wait"
     attempt = make_attempt("", on_finish=shell(text))
     outcome = {"v": 1, "state": "succeeded", "exit_code": 0, "started_at": None, "ended_at": None}
     (attempt.folder / "outcome.json").write_text(json.dumps(outcome))

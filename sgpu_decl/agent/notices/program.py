@@ -24,6 +24,7 @@ from sgpu_decl.agent.attempt.relocation import place
 from sgpu_decl.agent.notices.notice_body import notice_body
 from sgpu_decl.agent.notices.notice_process import LONGEST, NOTICES
 from sgpu_decl.agent.ranks.rank_start import argv_of, first_line_error
+from sgpu_decl.agent.system.processes import until_one_ends
 from sgpu_decl.agent.system.secrets import (
     WEBHOOK_KEY,
     WEBHOOK_URL,
@@ -86,7 +87,7 @@ def webhook_notice(
     if url is None or (key is None and WEBHOOK_KEY in request["secrets"]):
         return lambda: (False, 0, "a secret of the webhook has no value here")
     body = attempt_files.encode(notice_body(spec, outcome, hide))
-    delivery = hashlib.sha256(f"{spec['token']} {outcome['ended_at']}".encode()).hexdigest()
+    delivery = hashlib.sha256(f"{spec['token']} {outcome.get('ended_at')}".encode()).hexdigest()
     return lambda: _webhook(url, key, body, delivery[:32])
 
 
@@ -137,13 +138,10 @@ def _command(
     try:
         child.communicate(body, timeout=_TIME)
     except subprocess.TimeoutExpired:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            os.killpg(child.pid, number)  # not reaped yet, so the number is still its own
-            try:
-                child.wait(_GRACE)
-                break
-            except subprocess.TimeoutExpired:
-                continue
+        os.killpg(child.pid, signal.SIGTERM)  # not reaped yet, so the number is still its own
+        until_one_ends([child.pid], _GRACE)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
         return False, 1, f"it was stopped after {_TIME:g} s"
     code = child.returncode
     if code < 0:

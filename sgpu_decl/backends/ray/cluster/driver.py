@@ -117,21 +117,19 @@ class _Driver:
 
     def _tell(self, outcome: dict[str, Any]) -> None:
         """Tell the webhook of an end that node 0 does not tell (`agent.node.program`): without
-        nodes, after it was lost, or by a stop."""
-        told, variables = self._from_node, dict(self._variables or {})
-        if told and why_ended(told, self._launch["retry"], other_nodes=True) not in (
-            None, CANCELLED
-        ):  # fmt: skip
+        nodes, after it was lost, or by a stop. What came of it is in the log of the job alone:
+        whoever waits for the end has seen it by then."""
+        node = self._from_node
+        why = node and why_ended(node, self._launch["retry"], other_nodes=True)
+        if why and why != CANCELLED:
             return
+        variables = dict(self._variables or {})
         spec = attempt_files.read_json(self._launch["launch"], attempt_files.SPEC) or {}
         send = webhook_notice(spec, outcome, variables, Redactor(variables.values()))
         if send is None:
             return
-        ok, tries, summary = send()
+        _, _, summary = send()
         attempt_files.say(f"on_finish.webhook: {summary}")
-        notice = {"way": "webhook", "ok": ok, "tries": tries, "summary": summary}
-        notices = [*outcome.get("notices", ()), {**notice, "at": attempt_files.stamp()}]
-        self._status.end({**outcome, "notices": notices})
 
     def _run(self) -> dict[str, Any]:
         if self._variables is None:
