@@ -9,7 +9,7 @@ from sgpu_decl.config.field_help import FieldHelp, describe
 from sgpu_decl.model.backend_kinds import our_kinds
 from sgpu_decl.model.plan import FieldEffect
 from sgpu_decl.planner.jobs.job_policy import effect_of
-from sgpu_decl.planner.policy import POLICY, FieldClass, FieldRule
+from sgpu_decl.planner.policy import OPTIONAL_FIELDS, POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
     Path(__file__).with_name("field_examples.toml").read_text(encoding="utf-8")
@@ -187,7 +187,8 @@ def _backends(path: str) -> Iterator[str]:
         name = path.split(".")[1]
         yield f"- Backends: {_names(k for k, model in known_options().items() if name in model.model_fields)}"
     elif POLICY[top].optional:
-        found = [kind.name for kind in our_kinds() if top in kind.capabilities.fields]
+        own = path if path in OPTIONAL_FIELDS else top
+        found = [kind.name for kind in our_kinds() if own in kind.capabilities.fields]
         yield f"- Backends: {_names(found) if found else 'none yet'}"
 
 

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.env import SecretRef
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.on_finish import WebhookUrl
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.text_types import Duration, Size
@@ -28,6 +29,7 @@ _WORDS: dict[object, str] = {
     Size: "size (`2GiB`)",
     GpuType: "type of GPU",
     SecretRef: "reference to a secret",
+    WebhookUrl: "URL, or reference to a secret",
 }
 VARIABLES = (
     "Values that `${var.name}` refers to. `--var name=value` overrides `SGPU_VAR_name`, which "

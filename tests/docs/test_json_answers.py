@@ -161,6 +161,7 @@ NOT_HERE = {
     "A diagnostic",
     "A file with a stack",
     "A missing file",
+    "A notice",
     "A related place",
     "A stack",
     "A thing that gc could not do",
