@@ -17,6 +17,7 @@ from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from sgpu_decl.agent.notices.notice_body import notice_body
 from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.agent.system.locks import held
+from sgpu_decl.agent.system.processes import command_line, related, variables
 from sgpu_decl.agent.system.secrets import WEBHOOK_KEY, WEBHOOK_URL
 from sgpu_decl.rendering.spec import Entry, OnFinishSpec, WebhookSpec
 from sgpu_decl.testing.file_search import files_with
@@ -123,15 +124,22 @@ def test_an_answer_that_no_other_try_changes_ends_it(
 
 
 def test_a_server_that_does_not_answer_delays_nothing(
-    make_attempt: Make, hook: WebhookServer
+    make_attempt: Make, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook.speaks.clear()
-    attempt = make_attempt("", on_finish=plain_hook(hook)).launch()
+    monkeypatch.setenv("HOOK_URL", hook.url)
+    attempt = make_attempt("", on_finish=secret_hook())
+    attempt.launch({WEBHOOK_URL: hook.url, WEBHOOK_KEY: KEY})
     status = attempt.wait()
     attempt.until(lambda: hook.requests)
     assert status["state"] == "succeeded"
     assert read_notices(str(attempt.folder)) == []
     assert held(str(attempt.folder / "supervisor.lock")) is False
+    telling = related(attempt.guardian)
+    assert b"\0tell\0" in command_line(telling[0])
+    for pid in (attempt.guardian, *telling):
+        assert "the-secret-path" not in str(variables(pid))
+        assert b"the-secret-path" not in command_line(pid)
     hook.speaks.set()
     (notice,) = told(attempt)
     assert notice["ok"]
