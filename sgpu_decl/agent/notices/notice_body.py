@@ -80,7 +80,7 @@ def _length(seconds: float) -> str:
 
 def _mlflow_run(run: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the id of the MLflow run, and its page if its store has pages, as MLflow itself prints
-    it (`_log_url` of `mlflow/store/tracking/rest_store.py`)."""
+    it (`_log_url` of `mlflow/tracking/_tracking_service/client.py`)."""
     run_id, store = run.get("run_id"), str(run.get("tracking_uri") or "")
     if not run_id or "@" in store or not store.startswith(("https://", "http://")):
         return run_id, None

@@ -90,10 +90,10 @@ class FolderNodes(NodeProgram):
 class FolderLauncher(RemoteLauncher):
     def check(self, request: LaunchRequest) -> None:
         super().check(request)
-        resolve_secrets(request.config.env.secrets, os.environ, Path())
+        resolve_secrets(request.config.secrets, os.environ, Path())
 
     def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Any]:
-        secrets = resolve_secrets(request.config.env.secrets, os.environ, Path())
+        secrets = resolve_secrets(request.config.secrets, os.environ, Path())
         with subprocess.Popen(
             [sys.executable, "-m", "tests.contracts.folder_backend.keeper", folder],
             env={**os.environ, **secrets, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
