@@ -29,6 +29,7 @@ def _mail(address: str) -> str:
 
 Mail = Annotated[str, AfterValidator(_mail)]
 _OF_RUNS = "a job sends mail alone. Write this into `on_finish` of its run: its launches tell, too"
+_SCHEMES = ("https://", "http://")
 
 
 class Mails(Block):
@@ -56,7 +57,7 @@ class WebhookUrl(Textual, str):
 
     @property
     def is_secret(self) -> bool:
-        return urlsplit(self).scheme not in ("http", "https")
+        return not self.startswith(_SCHEMES)
 
     @classmethod
     def read(cls, value: object) -> "WebhookUrl":
@@ -91,7 +92,7 @@ def _is_address(text: str) -> bool:
         _ = parts.port
     except ValueError:
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and text.isprintable()
+    return text.startswith(_SCHEMES) and bool(parts.hostname) and text.isprintable()
 
 
 class Webhook(Block):

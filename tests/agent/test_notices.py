@@ -245,6 +245,12 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(make_attempt: Ma
                   not Path(f"/proc/{pid}/cmdline").read_bytes())  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"notices": 1}', '{"notices": [{"way": 1}]}'])
+def test_a_damaged_record_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "notices.json").write_text(text)
+    assert read_notices(str(tmp_path)) == []
+
+
 def test_the_body_of_a_tracked_attempt_names_its_page() -> None:
     spec = {"name": 'train["lr=0.1"]', "address": "run.train", "attempt": 3}
     run = {"run_id": "r", "experiment_id": "7", "tracking_uri": "https://mlflow.example/"}

@@ -83,5 +83,7 @@ class NoticeProcess:
 
 def read_notices(folder: str) -> list[dict[str, Any]]:
     """Return who was told, and what became of that, as far as it is known."""
+    from sgpu_decl.agent.attempt.report_check import are_notices
+
     found = (attempt_files.read_json(folder, NOTICES) or {}).get("notices")
-    return found if isinstance(found, list) else []
+    return found if isinstance(found, list) and are_notices(found) else []
