@@ -7,6 +7,7 @@ from typing import Any
 from venv import create
 
 import pytest
+from databricks.sdk import WorkspaceClient
 
 from sgpu_decl.api import PlanOptions
 from sgpu_decl.applying.apply_result import Applied
@@ -15,6 +16,7 @@ from sgpu_decl.model.plan import Action, Reason
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.backends.databricks.bench import DatabricksBench
 from tests.sampling import sampled
+from tests.webhook_server import WebhookServer
 
 PROJECT = """\
 project: {name: shop}
@@ -57,8 +59,6 @@ class Shop(DatabricksBench):
         (self.project / name).write_text(text.replace(old, new))
 
     def api(self, method: str, path: str, **body: Any) -> Any:
-        from databricks.sdk import WorkspaceClient
-
         client = WorkspaceClient(host=self.server.url, token=self.token)
         given: dict[str, Any] = {"query": body} if method == "GET" else {"body": body}
         return client.api_client.do(method, f"/api/2.2/jobs/{path}", **given)
@@ -428,3 +428,21 @@ def install(site: Path, version: str) -> None:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: greeting\nVersion: {version}\n")
     (info / "RECORD").write_text(f"greeting.py,,\n{info.name}/METADATA,,\n{info.name}/RECORD,,\n")
+
+
+def test_each_launch_of_a_job_tells_the_webhook_of_its_run(shop: Shop, hook: WebhookServer) -> None:
+    told = "on_finish: {webhook: 'databricks:ml/url'}"
+    shop.write("sgpu.yml", "    timeout: 1h\n", f"    timeout: 1h\n    {told}\n")
+    client = WorkspaceClient(host=shop.server.url, token=shop.token)
+    client.secrets.create_scope("ml")
+    client.secrets.put_secret("ml", "url", string_value=hook.url)
+    shown = {field.path: field.after for field in shop.change().fields}
+    assert shown["run.on_finish.webhook.url"] == {"secret": "databricks:ml/url"}
+    shop.apply()
+    assert shop.job()[1]["email_notifications"] == {}
+    assert shop.change().action is Action.NO_OP
+
+    assert [shop.start(), shop.start()] == ["SUCCESS", "SUCCESS"]
+
+    assert [body["address"] for body in hook.bodies] == ["job.nightly"] * 2
+    assert len({headers["X-Sgpu-Delivery"] for headers, _ in hook.requests}) == 2
