@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("sgpu_decl.cli.apply:command", "Carry out a plan and follow its runs."),
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
+    "top": ("sgpu_decl.cli.top:command", "Watch what the ranks of runs do."),
     "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
     "stacks": ("sgpu_decl.cli.stacks:command", "Show Python stack traces of running ranks."),
     "results": ("sgpu_decl.cli.results:command", "Show the return values of ranks."),
@@ -52,7 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "validate", "plan", "apply", "run"),
-    "Look": ("status", "show", "logs", "results", "fetch", "stacks", "diff", "wait"),
+    "Look": ("status", "top", "show", "logs", "results", "fetch", "stacks", "diff", "wait"),
     "Change": ("cancel", "destroy", "state", "gc"),
     "Project": ("fmt", "graph", "env", "adopt"),
     "Platform": ("gpus", "doctor", "mlflow", "dev"),
@@ -129,7 +130,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "sgpu run --gpus 2 -- python train.py --lr 1e-3",
         "sgpu run -g 4 train.py:main lr=0.1",
     ),
-    "status": ("sgpu status", "sgpu status 'sweep*' -o json"),
+    "status": ("sgpu status", "sgpu status -w", "sgpu status 'sweep*' -o json"),
+    "top": ("sgpu top", "sgpu top train", "sgpu top train --once -o json"),
     "logs": ("sgpu logs -f", "sgpu logs train --rank all --tail 100", "sgpu logs --since 10m"),
     "stacks": ("sgpu stacks train", "sgpu stacks 'train#8' --rank 3"),
     "results": ("sgpu results train", "sgpu results 'train#8' -o json"),

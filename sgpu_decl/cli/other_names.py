@@ -18,7 +18,9 @@ SYNONYMS = {
     "list": "status",
     "queue": "status",
     "squeue": "status",
-    "top": "status",
+    "htop": "top",
+    "watch": "top",
+    "monitor": "top",
     "refresh": "status",
     "up": "apply",
     "create": "apply",
@@ -189,7 +191,7 @@ _FILE = dict.fromkeys(
     ("sgpu plan", "sgpu apply", "sgpu validate", "sgpu destroy", "sgpu graph"),
     "leave the option out: the file is an argument",
 )
-_WATCH = {"sgpu status": "`sgpu logs -f` follows runs, and `sgpu wait NAME` waits for them"}
+_WATCH = {"sgpu logs": "`sgpu logs -f` follows runs, and `sgpu top` shows what their ranks do"}
 _BACKGROUND = {"--detach": "write `--detach`"}
 _REFRESH = {"sgpu plan": "leave it out: each plan asks the backends"}
 _APPROVED = {"--auto-approve": "write `-y`"}

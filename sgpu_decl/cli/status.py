@@ -10,7 +10,8 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, offline_option, output_option, project_options
 from sgpu_decl.cli.run_names import is_path, open_named
-from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
+from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour, takes_keys
+from sgpu_decl.errors import Usage
 from sgpu_decl.views.status_json import status_objects
 from sgpu_decl.views.status_text import nothing_live, status_table, way_out_notes
 from sgpu_decl.views.tracking_text import tracking_notes
@@ -29,13 +30,20 @@ if TYPE_CHECKING:
 )
 @project_options
 @offline_option
+@click.option(
+    "-w", "--watch", is_flag=True, help="Show runs again each second until all have ended."
+)
 @output_option()
-def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> int:
+def command(*, source: ProjectSource, names: tuple[str, ...], watch: bool, output: str) -> int:
     """Show the latest attempt of every run, and every job.
 
     With NAME, show only these. NAME is `train`, `run.train`, `train#8`, `job.nightly` or a glob.
     FILE means all its runs. To see a destroyed run, give its name.
+
+    With -w, status follows the runs until all have ended; `sgpu top` shows their ranks, too.
     """
+    if watch:
+        _check_watch(output)
     if any(map(is_path, names)):
         session, names = open_named(source, names)
     else:
@@ -44,6 +52,10 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         session.check_project()
         session.check_target()
     refs, resources = _named(session, names)
+    if watch:
+        from sgpu_decl.cli.status_watch import watch_status  # with rich
+
+        watch_status(session, refs)
     views, jobs = session.runs.describe(refs), list(map(session.jobs.show, resources))
     if output == "json":
         from sgpu_decl.model.job import job_fields
@@ -66,6 +78,21 @@ def command(*, source: ProjectSource, names: tuple[str, ...], output: str) -> in
         show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
     _show_tracking(session, views)
     return 0
+
+
+def _check_watch(output: str) -> None:
+    """Refuse to watch where nothing can be drawn again.
+
+    Raises:
+        Usage: stdout is no terminal, or the answer is one object.
+    """
+    if output == "json":
+        raise click.UsageError("`-w` draws a table, and `-o json` is one object: use one of them")
+    if not takes_keys():
+        raise Usage(
+            "cannot watch runs: this is not a terminal",
+            hint=complete("`sgpu wait NAME` waits until runs have ended"),
+        )
 
 
 def _named(

@@ -95,6 +95,12 @@ def interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def takes_keys() -> bool:
+    """Whether a program can fill the screen, and read keys: stdin and stdout are a terminal that
+    knows how to move its cursor."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def takes_colour(stream: TextIO) -> bool:
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream.isatty() and not plain

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
+    from sgpu_decl.runs.run_watch import RunWatch
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
@@ -191,6 +192,18 @@ class ProjectRuns(RunFinder):
                     hint="leave `--rank` out to see those that run",
                 )
         return self._attempts(record).stacks(record, ranks)
+
+    def watch(self, ref: AttemptRef) -> "RunWatch":
+        """What looks at an attempt again and again, and says what its ranks do.
+
+        Raises:
+            NotFound: there is no such attempt.
+            BackendError: its backend cannot be opened.
+        """
+        from sgpu_decl.runs.run_watch import RunWatch
+
+        record = self.record(ref)
+        return RunWatch(self._attempts(record), record)
 
     def failure(self, ref: AttemptRef, rank: int) -> bytes | None:
         """The pickled exception of a rank of a called function, if it left one."""

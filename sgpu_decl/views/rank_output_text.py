@@ -34,6 +34,11 @@ def clean(text: str) -> str:
     return "".join(pieces) + ("\x1b[0m" if left_on else "")
 
 
+def plain(text: str) -> str:
+    """`clean` without colours and tabs, for a line in a table. Tokens are masked."""
+    return _COLOUR.sub("", mask(clean(text))).expandtabs(4)
+
+
 def clean_lines(text: str, before: str = "") -> str:
     """`clean` for each line of a text, with `before` in front of each.
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from sgpu_decl.agent.attempt.previous_output import holds_files
 from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
+from sgpu_decl.backends.base import ActivityReader, Attempts, Elsewhere, LogReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
@@ -132,25 +132,37 @@ class LocalAttempts(Attempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
-        from sgpu_decl.agent.ranks.command_error import user_paths
-        from sgpu_decl.agent.system.secrets import Redactor
         from sgpu_decl.backends.local.local_logs import LocalLog
 
         folder = self._folder(record)
-        hide = Redactor(self._secrets(record)[0])
-        spec = read_spec(folder)
-        name = user_paths(spec) if spec is not None else str
         return LocalLog(
             record.ref,
             folder,
             ranks=ranks,
             restart=restart,
-            hide=lambda text: hide(name(text)),
+            hide=self._shown_text(record, folder),
             epoch_ns=attempt_status.monotonic_epoch_ns(folder),
             ended=lambda: (
                 not (follow and attempt_status.attempt_exists(folder) and _active(folder))
             ),
         )
+
+    def activity(self, record: LaunchRecord) -> ActivityReader:
+        from sgpu_decl.backends.local.local_activity import LocalActivity
+
+        folder = self._folder(record)
+        return LocalActivity(folder, self._shown_text(record, folder))
+
+    def _shown_text(self, record: LaunchRecord, folder: Path) -> Callable[[str], str]:
+        """What makes a text of a rank into one that people are shown: without the values of
+        secrets, and with the user's own paths."""
+        from sgpu_decl.agent.ranks.command_error import user_paths
+        from sgpu_decl.agent.system.secrets import Redactor
+
+        hide = Redactor(self._secrets(record)[0])
+        spec = read_spec(folder)
+        name = user_paths(spec) if spec is not None else str
+        return lambda text: hide(name(text))
 
     def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
         return tuple(self._secrets(record)[1])

@@ -8,6 +8,7 @@ logs have no times: they come rank by rank, and while following in the order in 
 """
 
 import heapq
+import os
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,6 +60,20 @@ class _Index:
         self._offset += len(data)
         self._entries.extend(entry for entry in _ENTRY.iter_unpack(data) if entry[0])
         self.fresh = len(data) == CHUNK
+
+
+def index_entries(log: str | Path, most: int) -> list[tuple[int, int]]:
+    """The newest entries of the index of a log: (monotonic ns, offset) in their order, from its
+    last `most` bytes."""
+    try:
+        with open(Path(log).with_suffix(".idx"), "rb", buffering=0, opener=regular_opener) as file:
+            size = os.fstat(file.fileno()).st_size // _ENTRY.size * _ENTRY.size
+            file.seek(max(0, size - most // _ENTRY.size * _ENTRY.size))
+            data = file.read(most)
+    except OSError:
+        return []
+    whole = data[: len(data) // _ENTRY.size * _ENTRY.size]
+    return [entry for entry in _ENTRY.iter_unpack(whole) if entry[0]]
 
 
 class _Tail:
