@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from rich.console import Console
-from rich.screen import Screen
 from rich.text import Text
 
 from sgpu_decl.diagnostics.masks import mask
@@ -34,13 +33,34 @@ _AGAIN = "redraw"
 
 
 class FullScreen:
-    """Made by `full_screen`."""
+    """The terminal of stdin and stdout, between `take` and `give_back`. `woken` is readable once a
+    signal came."""
 
-    def __init__(self, console: Console, keyboard: int, signals: int) -> None:
-        self._console = console
-        self._keyboard = keyboard
-        self._signals = signals
+    def __init__(self, woken: int) -> None:
+        self._console, self._keyboard = Console(), sys.stdin.fileno()
+        self._before = termios.tcgetattr(self._keyboard)
+        self._woken = woken
         self._typed = ""
+        self.paused = False
+
+    def take(self) -> None:
+        tty.setcbreak(self._keyboard, termios.TCSANOW)
+        self._console.set_alt_screen(enable=True)
+        self._console.show_cursor(show=False)
+
+    def give_back(self) -> None:
+        self._console.show_cursor(show=True)
+        self._console.set_alt_screen(enable=False)
+        termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._before)
+
+    def _pause(self) -> None:
+        """Stop this process, as Ctrl-Z does, until it is told to go on."""
+        self.paused = False
+        self.give_back()
+        handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, handler)
+        self.take()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -51,7 +71,7 @@ class FullScreen:
         frame = Text("\n", no_wrap=True, overflow="crop", end="").join(lines)
         if mask(frame.plain) != frame.plain:  # a token in a text of ours
             frame = Text(mask(frame.plain), no_wrap=True, overflow="crop", end="")
-        self._console.print(Screen(frame), end="")
+        self._console.update_screen(frame)
 
     def key(self, seconds: float) -> str | None:
         """The key that is pressed within so many seconds, as one of the names in `_KEYS`; `redraw`
@@ -66,9 +86,11 @@ class FullScreen:
             waits = deadline - time.monotonic()
             if self._typed:
                 waits = min(waits, _INCOMPLETE)
-            ready, _, _ = select.select([self._keyboard, self._signals], [], [], max(0.0, waits))
-            if self._signals in ready:
-                os.read(self._signals, 1024)
+            ready, _, _ = select.select([self._keyboard, self._woken], [], [], max(0.0, waits))
+            if self._woken in ready:
+                os.read(self._woken, 1024)
+                if self.paused:
+                    self._pause()
                 return _AGAIN
             if self._keyboard in ready:
                 try:
@@ -102,51 +124,29 @@ def next_key(typed: str) -> tuple[str | None, str]:
 
 @contextmanager
 def full_screen() -> Iterator[FullScreen]:
-    """Take the terminal of stdin and stdout. SIGTERM ends it as Ctrl-C does, by KeyboardInterrupt.
-    Ctrl-Z gives the terminal back until the program goes on."""
-    console, keyboard = Console(), sys.stdin.fileno()
-    before = termios.tcgetattr(keyboard)
-    waker, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    """Take the terminal. SIGTERM ends that as Ctrl-C does, by KeyboardInterrupt; Ctrl-Z gives the
+    terminal back until the program goes on."""
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    screen = FullScreen(woken)
 
-    def take() -> None:
-        tty.setcbreak(keyboard, termios.TCSANOW)
-        console.set_alt_screen(enable=True)
-        console.show_cursor(show=False)
-
-    def give_back() -> None:
-        console.show_cursor(show=True)
-        console.set_alt_screen(enable=False)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
-
-    def again(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature
+    def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature
+        screen.paused = screen.paused or number == signal.SIGTSTP
         with suppress(BlockingIOError):
             os.write(wake, b".")
-
-    def pause(number: int, frame: FrameType | None) -> None:
-        give_back()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, pause)
-        take()
-        again(number, frame)
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         raise KeyboardInterrupt
 
-    wanted = {signal.SIGWINCH: again, signal.SIGTSTP: pause, signal.SIGTERM: end}
-    replaced = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    handlers = {signal.SIGWINCH: note, signal.SIGTSTP: note, signal.SIGTERM: end}
+    replaced = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        take()
-        yield FullScreen(console, keyboard, waker)
+        screen.take()
+        yield screen
     finally:
-        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
-        try:
-            give_back()
-        except (OSError, termios.error):
-            pass  # the terminal is gone
-        finally:
-            signal.signal(signal.SIGINT, interrupt)
-            os.close(waker)
-            os.close(wake)
+        replaced[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with suppress(OSError, termios.error):  # the terminal is gone
+            screen.give_back()
+        for number, before in replaced.items():
+            signal.signal(number, before)
+        os.close(woken)
+        os.close(wake)

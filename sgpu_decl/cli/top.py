@@ -1,5 +1,6 @@
 """`sgpu top`."""
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -80,11 +81,10 @@ def _watch(board: "Board") -> None:
     from sgpu_decl.cli.full_screen import full_screen
     from sgpu_decl.views.top_frame import too_small
 
-    with full_screen() as screen:
-        if not (small := too_small(*screen.size)):
-            _show(screen, board)
-    if small:
+    if small := too_small(*shutil.get_terminal_size()):
         raise Usage(f"cannot show `sgpu top`: {small}", hint=hint)
+    with full_screen() as screen:
+        _show(screen, board)
 
 
 def _show(screen: "FullScreen", board: "Board") -> None:

@@ -183,9 +183,15 @@ class Terminal:
     def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
         self._master = master
         self._process = process
+        self.controller = master
+        self.pid = process.pid
         self._half = b""
         self.seen = ""
         self.all = ""
+
+    def settings(self) -> list[Any]:
+        """How the terminal is set, as termios has it."""
+        return termios.tcgetattr(self._master)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())

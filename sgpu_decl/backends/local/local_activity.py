@@ -76,7 +76,7 @@ class LocalActivity(ActivityReader):
         for stream in STREAMS:
             path = self._rank_file(rank, restart, f"{stream}.log")
             stamp = _stamp(path)
-            if stamp[0] and (newest is None or stamp[1] > newest[1]):
+            if stamp[0] and (newest is None or stamp[1] >= newest[1]):
                 newest, line = stamp, path
         reported = self._rank_file(rank, restart, REPORTED)
         return RankActivity(
