@@ -17,9 +17,10 @@ STYLES = {
     "stopping": "yellow", "cancelled": "yellow",
 }  # fmt: skip
 MARK = "yellow"
-_STATE = len("succeeded")
+_LINE = 12  # columns that the last line of a log has at least
+_LESS_WANTED = ("MEMORY", "CPU", "GPU GiB", "STEP", "AGE")  # where a terminal is narrow
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_BAR = 6  # columns of a bar
+_BAR = 4  # columns of a bar
 _FULL, _EMPTY = "█", "░"
 _UNKNOWN = "-"
 
@@ -42,14 +43,18 @@ def rank_table(
     known = {one.rank: one for one in run.ranks}
     rows = [(rank, known.get(rank.rank) or RankActivity(rank=rank.rank)) for rank in ranks]
     shown = _columns(known, now)
-    cells = [[column.cell(*row) for column in shown] for row in rows]
-    widths = [
-        max([len(column.title), *(columns(row[at]) for row in cells)])
-        for at, column in enumerate(shown)
-    ]
-    left = width - 2 - sum(widths) - 2 * len(widths)  # for the last line of the log
+    for title in ("", *_LESS_WANTED):
+        shown = [column for column in shown if column.title != title]
+        cells = [[column.cell(*row) for column in shown] for row in rows]
+        widths = [
+            max([len(column.title), *(columns(row[at]) for row in cells)])
+            for at, column in enumerate(shown)
+        ]
+        left = width - 2 - sum(widths) - 2 * len(widths)  # for the last line of the log
+        if left >= _LINE:
+            break
     heading = _row("  ", [column.title for column in shown], shown, widths)
-    lines = [Text(heading + ("LAST LINE" if left > 8 and run.told else ""), style="dim")]
+    lines = [Text((heading + ("LAST LINE" if run.told else "")).rstrip(), style="dim")]
     for (rank, activity), row in zip(rows, cells, strict=True):
         line = Text(no_wrap=True, end="")
         mark = ">" if rank.rank == chosen else " "
@@ -59,8 +64,8 @@ def rank_table(
         line.append(before, style="bold" if rank.rank == chosen else "")
         line.append(_row("", row[1:2], shown[1:], widths[1:]), style=STYLES.get(rank.state, ""))
         line.append(_row("", row[2:], shown[2:], widths[2:]))
-        if left > 8 and activity.last_line is not None:
-            line.append(shorten(plain(activity.last_line), left))
+        if activity.last_line is not None:
+            line.append(shorten(plain(activity.last_line), max(1, left)))
         line.rstrip()
         lines.append(line)
     return lines
@@ -78,14 +83,14 @@ def _columns(known: Mapping[int, RankActivity], now: datetime) -> list[_Column]:
     every = known.values()
     shown = [
         _Column("RANK", lambda rank, _: str(rank.rank)),
-        _Column("STATE", lambda rank, _: escape(rank.state).ljust(_STATE), right=False),
+        _Column("STATE", lambda rank, _: escape(rank.state), right=False),
     ]
     if any(one.step is not None for one in every):
         shown.append(_Column("STEP", lambda _, one: _number(one.step)))
     if any(one.gpu is not None for one in every):
         shown.append(_Column("GPU", lambda _, one: _bar_of(one.gpu, 100, _percent(one.gpu))))
     if any(one.gpu_memory is not None for one in every):
-        shown.append(_Column("GPU MEMORY", _gpu_memory))
+        shown.append(_Column("GPU GiB", _gpu_memory))
     if any(one.cpu is not None for one in every):
         shown.append(_Column("CPU", lambda _, one: _percent(one.cpu)))
     if any(one.memory is not None for one in every):
@@ -116,7 +121,8 @@ def rank_cells(
             style = "bold" if rank.rank == chosen else MARK if one.differs else ""
             line.append(f"{mark}{rank.rank:>{digits}} ", style=style)
             if rank.state != "running":
-                line.append(f"{shorten(escape(rank.state), 6):<6}", style=STYLES.get(rank.state))
+                word = "done" if rank.state == "succeeded" else shorten(escape(rank.state), 6)
+                line.append(f"{word:<6}", style=STYLES.get(rank.state, ""))
             else:
                 high = _block(one.gpu, 100) + _block(one.gpu_memory, one.gpu_room)
                 line.append(f"{high:>2}", style="cyan")

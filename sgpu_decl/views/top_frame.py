@@ -59,7 +59,7 @@ def run_frame(
     ranks = run.view.ranks
     lines = [*_head(run, now, width), *_remarks(run, width)]
     if height is None:
-        return lines + rank_table(run, ranks, now=now, width=width, chosen=None)
+        return _cut([*lines, *rank_table(run, ranks, now=now, width=width, chosen=None)], width)
     room = height - len(lines) - 1
     if not ranks:
         pass
@@ -109,7 +109,7 @@ def runs_frame(
         shown = runs[first : first + most]
     lines += _run_rows(shown, now, width, None if height is None else chosen - first)
     if height is None:
-        return lines
+        return _cut(lines, width)
     if len(shown) < len(runs):
         lines[0].append(f", of which {first + 1:,} to {first + len(shown):,} are shown")
     view = runs[chosen].view
@@ -242,7 +242,9 @@ def _cells(run: WatchedRun, *, room: int, width: int, chosen: int | None) -> lis
     most, needed = max(1, room - 1), -(-len(ranks) // per_line)
     states = [rank.state for rank in ranks]
     named = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-    title = f"{len(ranks):,} ranks: {escape(named)}"
+    on_gpus = any(one.gpu is not None for one in run.ranks)
+    shows = "use and memory of their GPUs" if on_gpus else "use of a core"
+    title = f"{len(ranks):,} ranks: {escape(named)}; {shows if run.told else 'their states'}"
     first = 0
     if needed > most:
         at = next((place for place, rank in enumerate(ranks) if rank.rank == chosen), 0)
@@ -265,8 +267,14 @@ def _log(title: str, lines: Sequence[str], room: int, width: int) -> list[Text]:
     ]
 
 
+def _cut(lines: list[Text], width: int) -> list[Text]:
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines
+
+
 def _with_keys(lines: list[Text], keys: list[str], width: int, height: int) -> list[Text]:
     """The lines, and on the last line of the screen the keys."""
-    lines = lines[: height - 1]
+    lines = _cut(lines[: height - 1], width)
     lines += [Text("")] * (height - 1 - len(lines))
     return [*lines, Text(shorten("   ".join([*keys, "q: leave"]), width), style="dim")]
