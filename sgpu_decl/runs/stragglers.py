@@ -14,7 +14,8 @@ from sgpu_decl.model.rank_activity import RankActivity
 
 LOOKS = 10
 _FEWEST = 4
-_ALIKE = 0.75  # of the others have to be near their median
+_ALIKE = 0.75  # of the others have to be near their median:
+_NEAR = 1 / 3  # of the difference at most
 _GPU_POINTS = 30  # of GPU use
 _CPU_POINTS = 50  # of a core, in percent
 _RATIO = 3  # of the larger use to the smaller
@@ -73,8 +74,8 @@ def _middle(values: Mapping[int, int], rank: int) -> float:
 def _apart(values: Mapping[int, int], rank: int, points: int) -> bool:
     others = [value for other, value in values.items() if other != rank]
     middle, mine = median(others), values[rank]
-    near = sum(abs(value - middle) <= points / 2 for value in others)
     low, high = sorted((mine, middle))
+    near = sum(abs(value - middle) <= (high - low) * _NEAR for value in others)
     return high - low >= points and high >= _RATIO * low and near >= _ALIKE * len(others)
 
 

@@ -242,9 +242,7 @@ def _cells(run: WatchedRun, *, room: int, width: int, chosen: int | None) -> lis
     most, needed = max(1, room - 1), -(-len(ranks) // per_line)
     states = [rank.state for rank in ranks]
     named = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
-    on_gpus = any(one.gpu is not None for one in run.ranks)
-    shows = "use and memory of their GPUs" if on_gpus else "use of a core"
-    title = f"{len(ranks):,} ranks: {escape(named)}; {shows if run.told else 'their states'}"
+    title = f"{len(ranks):,} ranks: {escape(named)}"
     first = 0
     if needed > most:
         at = next((place for place, rank in enumerate(ranks) if rank.rank == chosen), 0)
@@ -252,6 +250,9 @@ def _cells(run: WatchedRun, *, room: int, width: int, chosen: int | None) -> lis
         first = line * per_line
         ranks = ranks[first : first + most * per_line]
         title += f"; {ranks[0].rank:,} to {ranks[-1].rank:,} are shown"
+    if run.told:
+        on_gpus = any(one.gpu is not None for one in run.ranks)
+        title += "; use and memory of their GPUs" if on_gpus else "; use of a core"
     cells = rank_cells(run, ranks, width=width, chosen=chosen)
     return [Text(shorten(title, width), style="dim"), *cells]
 
