@@ -64,6 +64,9 @@ ANSWERS = {
     "run": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
     "destroy": _answer("plan", "As of `apply`.", sometimes="attempts attached runs", inside="runs[]=A-run"),
     "status": _answer("project runs", "One object for each run: see [a run](#a-run).", sometimes="jobs", inside="runs[]=A-run"),
+    "top": _answer(
+        "project runs", "The active runs, or the named ones: each is [a run](#a-run) with its `activity`.", inside="runs[]=A-watched-run",
+    ),
     "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` is beside `data`.", inside="runs[]=A-run"),
     "cancel": _answer("runs", "The runs after the cancel: see [a run](#a-run).", inside="runs[]=A-run"),
     "show": _answer(
@@ -405,7 +408,37 @@ OBJECTS = {
         {"path": "a project or a saved plan", "record": "the record that keeps its files", "kept_until": "a time, or `null`"}
     ),
     "A thing that gc could not do": Object({"summary": "the thing that gc could not read or delete, and why", "hint": "the next step, or `null`"}),
+    "The activity of a run": Object(
+        {
+            "gpus": "the GPUs that it holds; 0 on CPUs",
+            "gpu_type": "its `type`",
+            "gpu_hours": "what it took so far, or `null`",
+            "limit_seconds": "its `timeout`, or `null`",
+            "measured_at": "the time of the last measurement, or `null`",
+            "ranks": "[what each rank does](#the-activity-of-a-rank), in their order; `null` if its backend does not tell",
+        },
+        inside={"ranks[]": "The activity of a rank"},
+    ),
+    "The activity of a rank": Object(
+        {
+            "rank": "its number",
+            "step": "the step that it reported itself, or `null`",
+            "cpu": "in percent of a core, with all its processes, or `null`",
+            "memory": "in MiB, or `null`",
+            "gpu": "the use of its GPUs in percent, or `null`",
+            "gpu_memory": "the used memory of its GPUs in MiB, or `null`",
+            "gpu_room": "the memory of its GPUs in MiB, or `null`",
+            "last_line": "the last line of its log, or `null`",
+            "written_at": "the time when it last wrote to its log, or `null`",
+            "differs": "how it clearly differs from the other ranks, or `null`",
+        }
+    ),
 }  # fmt: skip
+OBJECTS["A watched run"] = Object(
+    {**OBJECTS["A run"].keys, "activity": "[what its ranks do](#the-activity-of-a-run)"},
+    OBJECTS["A run"].sometimes,
+    {**OBJECTS["A run"].inside, "activity": "The activity of a run"},
+)
 
 OBJECTS_HEAD = """\
 ## Objects inside of answers

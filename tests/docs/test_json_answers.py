@@ -37,6 +37,7 @@ COMMANDS = {
     "graph": "run.yaml --plan",
     "plan": "run.yaml --files",
     "status": "",
+    "top": "train",
     "wait": "train",
     "cancel": "train",
     "show": "train",
