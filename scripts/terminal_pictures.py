@@ -6,6 +6,7 @@ Each is a real session on a pseudo-terminal. That of the README runs in a copy o
 The plans of the tutorial are those of its own files: on this machine, on one whose GPUs a stand-in
 for NVML tells of, on a Ray cluster whose nodes declare GPUs, and in an emulated workspace. Paths
 and addresses of this machine, its Python and durations are replaced, so that they tell nothing.
+What `sgpu top` shows of a run on eight GPUs is drawn by its own code, from values made here.
 
 tests/docs/test_pictures.py finds pictures that are out of date.
 """
@@ -23,6 +24,7 @@ import tempfile
 import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -200,6 +202,55 @@ def plan_databricks(terminal: Terminal) -> str:
         return re.sub(r"user-[0-9a-f]{8}@example\.com", "me@example.com", shown)
 
 
+def top(_: Terminal) -> str:
+    """A frame of `sgpu top`: eight ranks, of which one waits for its data."""
+    from sgpu_decl.model.address import Address
+    from sgpu_decl.model.attempt import AttemptRef, AttemptState
+    from sgpu_decl.model.attempt_details import RunProgress
+    from sgpu_decl.model.attempt_view import AttemptView, RankView
+    from sgpu_decl.model.rank_activity import RankActivity, WatchedRun
+    from sgpu_decl.views.top_frame import run_frame
+
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    late = 5
+    ranks = [
+        RankActivity(
+            rank=rank,
+            step=1200,
+            cpu=(104, 103, 101, 104, 102, 31, 103, 102)[rank],
+            memory=5400 + 12 * rank,
+            gpu=11 if rank == late else 97 - rank % 3,
+            gpu_memory=62_000 + 130 * rank,
+            gpu_room=81_559,
+            last_line="waiting for shard 88" if rank == late else "step 1200 loss 1.83",
+            written_at=now - timedelta(seconds=41 if rank == late else 2),
+            differs="GPU 11 %, others 96 %" if rank == late else None,
+        )
+        for rank in range(8)
+    ]
+    view = AttemptView(
+        ref=AttemptRef(Address.parse("run.train"), 8),
+        backend="local",
+        state=AttemptState.RUNNING,
+        started_at=now - timedelta(seconds=724),
+        ranks=tuple(RankView(rank=one.rank, node_rank=0, state="running") for one in ranks),
+        progress=RunProgress(
+            step=1200, total=3000, percent=40.0, seconds_left=1080, metrics={"loss": 1.83}
+        ),
+    )
+    run = WatchedRun(
+        view=view, gpus=8, gpu_type="H100", limit_seconds=21_600, told=True, measured_at=now,
+        ranks=tuple(ranks),
+    )  # fmt: skip
+    log = ["step 1198 loss 1.84", "step 1199 loss 1.83", "step 1200 loss 1.83"]
+    log += [f"waiting for shard 88 ({seconds} s)" for seconds in (10, 20, 30, 40)]
+    console = Console(width=WIDTH, file=StringIO(), force_terminal=True)
+    with console.capture() as drawn_text:
+        for line in run_frame(run, log, now=now, width=WIDTH, height=21, chosen=late):
+            console.print(line)
+    return PROMPT.format("sgpu top train") + drawn_text.get()
+
+
 @dataclass(frozen=True)
 class Picture:
     """`title` is what a reader hears who sees no pictures."""
@@ -214,6 +265,7 @@ PICTURES: Mapping[str, Picture] = {
     "plan-gpus": Picture("The plan of the same run on a box with two GPUs", plan_gpus),
     "plan-ray": Picture("The plan of the same run on a Ray cluster with GPUs", plan_ray),
     "plan-databricks": Picture("The plan of the same run on Databricks", plan_databricks),
+    "top": Picture("sgpu top with eight ranks, one of which differs from the others", top),
 }
 
 

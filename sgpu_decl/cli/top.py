@@ -54,7 +54,7 @@ def command(*, source: ProjectSource, name: str | None, once: bool, output: str)
     refs = session.runs.find(*names) if names else session.runs.active()
     board = Board(session, refs, searches=not names)
     board.look()
-    if len(refs) == 1 and board.runs[0].view.unavailable is not None:
+    if names and len(refs) == 1 and board.runs[0].view.unavailable is not None:
         session.runs.require_here(refs[0])
     if output == "json":
         project = str(session.root) if session.in_project else None

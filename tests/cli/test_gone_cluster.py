@@ -152,6 +152,8 @@ def test_a_run_of_another_machine_is_no_run_that_goes_on(sgpu: Shell) -> None:
     assert "was running as far as is known" in planned.out
     assert LETS_GO in planned.out + planned.err
     assert LETS_GO in sgpu.here("status").err
+    assert "it was launched on elsewhere" in sgpu.exits(1, "top", "away", "--once").err
+    assert "as last recorded: it was launched on elsewhere" in sgpu.done("top", "--once").out
 
 
 def test_an_apply_that_cannot_follow_what_it_attached_to_does_not_end_well(orphaned: Shell) -> None:

@@ -108,10 +108,12 @@ def test_a_run_of_the_other_checkout_is_followed_to_its_end(checkouts: Checkouts
     with two.start("logs", "-f", "hello") as follower:
         assert follower.stdout is not None
         first = follower.stdout.readline()
+        (watched,) = two.data("top", "hello")["runs"]
         checkouts.end()
         rest, err = follower.communicate(timeout=PATIENCE)
     assert (follower.returncode, rest) == (0, "ended\n"), err
     assert first.startswith("the token is ")
+    assert watched["activity"]["ranks"][0]["last_line"] + "\n" == first
     assert "the-word-of-one" not in first + two.here("show", "hello").out
     assert two.data("results", "hello")["results"] == [{"rank": 0, "value": 42}]
     assert two.here("fetch", "hello").out == f"{checkouts.attempt}/output\n"

@@ -42,6 +42,10 @@ def test_the_picture_of_the_plan_on_a_box_shows_what_is_printed(tmp_path: Path) 
     _is_drawn_as_printed("plan-gpus", tmp_path)
 
 
+def test_the_picture_of_a_watched_run_shows_what_is_drawn(tmp_path: Path) -> None:
+    _is_drawn_as_printed("top", tmp_path)
+
+
 @pytest.mark.ray
 @pytest.mark.expensive
 def test_the_picture_of_the_plan_on_ray_shows_what_is_printed(tmp_path: Path) -> None:
