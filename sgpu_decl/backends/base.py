@@ -24,8 +24,7 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
-    from datetime import datetime
-
+    from sgpu_decl.backends.activity_reader import ActivityReader
     from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.platform_checks import PlatformChecks
     from sgpu_decl.code.sources import Source
@@ -37,14 +36,12 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.desired import Interpreter, Placement
     from sgpu_decl.model.gpu_offer import GpuOffer
     from sgpu_decl.model.plan import PlanPlatform
-    from sgpu_decl.model.rank_activity import RankActivity
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.tracking.last_metrics import MetricSource
 
 __all__ = [
-    "ActivityReader",
     "Attempts",
     "Backend",
     "Elsewhere",
@@ -292,20 +289,6 @@ class NoLog(LogReader):
         return (), True
 
 
-class ActivityReader(Protocol):
-    """Says what the ranks of one attempt do, at the cost of a look each second."""
-
-    @abstractmethod
-    def look(self, view: AttemptView) -> "tuple[datetime | None, Sequence[RankActivity]]":
-        """When the ranks were measured last, and what each of them does, in rank order. `view` is
-        the attempt as it was just seen."""
-
-    @abstractmethod
-    def newest_lines(self, view: AttemptView, rank: int) -> Sequence[str]:
-        """The last lines of a rank's log, in the order of time as far as that is known. Values of
-        secrets that can be resolved here are hidden."""
-
-
 class Attempts(Protocol):
     """Watches attempts, and reads what their ranks left."""
 
@@ -354,7 +337,7 @@ class Attempts(Protocol):
         is all that is there now.
         """
 
-    def activity(self, record: LaunchRecord) -> ActivityReader | None:  # noqa: ARG002  a default
+    def activity(self, record: LaunchRecord) -> "ActivityReader | None":  # noqa: ARG002  a default
         """What says what the ranks of an attempt do now; None where the backend cannot tell."""
         return None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from sgpu_decl.agent.attempt.attempt_files import read_json
 from sgpu_decl.agent.monitor.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.system.safe_files import regular_opener
-from sgpu_decl.backends.base import ActivityReader
+from sgpu_decl.backends.activity_reader import ActivityReader
 from sgpu_decl.backends.local.local_logs import STREAMS, index_entries
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
@@ -27,7 +27,7 @@ _INDEX = 64 << 10
 _Read = TypeVar("_Read")
 
 
-class GpuUse(NamedTuple):
+class GpusOfRank(NamedTuple):
     """Of the GPUs of one rank: the mean of their use, in percent, and the sums of the memory that
     is used and that is there, in MiB; None where one does not tell."""
 
@@ -155,7 +155,7 @@ def _step_in(path: str) -> int | None:
     return _whole((read_json(folder, name, limit=_TAIL) or {}).get("step"))
 
 
-def _usage(values: object, gpu: GpuUse | None) -> dict[str, Any]:
+def _usage(values: object, gpu: GpusOfRank | None) -> dict[str, Any]:
     """Fields of `RankActivity`: of a rank that has ended there are no values."""
     if not isinstance(values, dict):
         return {}
@@ -167,7 +167,7 @@ def _usage(values: object, gpu: GpuUse | None) -> dict[str, Any]:
     }
 
 
-def gpus_of_ranks(devices: Sequence[Json], ranks: int) -> dict[int, GpuUse]:
+def gpus_of_ranks(devices: Sequence[Json], ranks: int) -> dict[int, GpusOfRank]:
     """What the GPUs of each rank do. Each rank has as many as the others, in their order."""
     numbered: dict[int, Mapping[str, Json]] = {}
     for one in devices:
@@ -179,7 +179,7 @@ def gpus_of_ranks(devices: Sequence[Json], ranks: int) -> dict[int, GpuUse]:
     for number, one in numbered.items():
         of.setdefault(number * ranks // count, []).append(one)
     return {
-        rank: GpuUse(
+        rank: GpusOfRank(
             gpu=_mean([_whole(one.get("utilisation")) for one in some]),
             gpu_memory=_sum([_whole(one.get("memory")) for one in some]),
             gpu_room=_sum([_whole(one.get("room")) for one in some]),

@@ -13,7 +13,7 @@ from sgpu_decl.agent.attempt.previous_output import holds_files
 from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.base import ActivityReader, Attempts, Elsewhere, LogReader
+from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
@@ -24,6 +24,7 @@ from sgpu_decl.tracking.tracker_files import tracking_links
 if TYPE_CHECKING:
     from typing import Any
 
+    from sgpu_decl.backends.activity_reader import ActivityReader
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.attempt_details import CodeCopy, FirstCause
     from sgpu_decl.model.rank_output import Output, RankStack
@@ -147,7 +148,7 @@ class LocalAttempts(Attempts):
             ),
         )
 
-    def activity(self, record: LaunchRecord) -> ActivityReader:
+    def activity(self, record: LaunchRecord) -> "ActivityReader":
         from sgpu_decl.backends.local.local_activity import LocalActivity
 
         folder = self._folder(record)
