@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from sgpu_decl.agent.attempt.attempt_files import read_json
-from sgpu_decl.agent.monitor.monitor_files import MONITOR, REPORTED
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.activity_reader import ActivityReader
 from sgpu_decl.backends.local.local_logs import STREAMS, index_entries

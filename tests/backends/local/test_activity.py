@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.monitor.monitor_files import MONITOR
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.system.secrets import Redactor
 from sgpu_decl.backends.local.local_activity import LocalActivity, gpus_of_ranks
 from sgpu_decl.model.address import Address
