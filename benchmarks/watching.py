@@ -1,14 +1,19 @@
-"""Runs that are watched beside `cat` of the same lines, on a terminal and on a pipe.
+"""Runs that are watched: beside `cat` of the same lines, on a terminal and on a pipe, and what
+`sgpu top` takes.
 
-Of both the time counts from the first line to the last, as whoever reads them sees it: how long a
-run takes to start is another row's matter.
+Of lines the time counts from the first to the last, as whoever reads them sees it: how long a run
+takes to start is another row's matter.
 """
 
+import fcntl
 import os
 import pty
+import select
 import statistics
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +27,10 @@ LINES = 400_000
 LIMITS = {"a terminal": 3, "a pipe": 16}
 FIRST, LAST = b"line 0", f"line {LINES - 1}".encode()
 SGPU = str(Path(sys.executable).with_name("sgpu"))
+
+RANKS = 64
+WRITING = "while sleep 1; do echo rank $RANK; done"
+TOP_SECONDS = 20
 
 Opened = Callable[[], tuple[int, int]]
 
@@ -54,6 +63,52 @@ def watching(scratch: Path, repeats: int) -> Iterator[Row]:
                 ratio=statistics.median(times) / beside,
                 limit=LIMITS[where],
             )
+
+    yield _top(scratch)
+
+
+def _top(scratch: Path) -> Row:
+    """What `sgpu top` takes of a core while it shows ranks that write a line a second."""
+    folder = scratch / "top"
+    folder.mkdir()
+    (folder / "run.yaml").write_text(
+        f"name: watched\ngpus: {RANKS}\ntype: CPU\nmlflow: {{enabled: false}}\n"
+        f"grace: 500ms\ncommand: [sh, -c, '{WRITING}']\n"
+    )
+    subprocess.run([SGPU, "apply", "-y", "--detach"], cwd=folder, capture_output=True, check=True)
+    ours, theirs = _terminal()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(
+        [SGPU, "top", "watched"], cwd=folder, env={**os.environ, "TERM": "xterm-256color"},
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        _read_for(ours, 3)  # its start is no part of it
+        before = _processor_seconds(process.pid)
+        _read_for(ours, TOP_SECONDS)
+        share = (_processor_seconds(process.pid) - before) / TOP_SECONDS
+        os.write(ours, b"q")
+    os.close(ours)
+    subprocess.run([SGPU, "cancel", "watched"], cwd=folder, capture_output=True, check=True)
+    return Row(
+        what=f"processor time of sgpu top of {RANKS} ranks",
+        took=f"{share * 1e3:.1f} ms per s",
+        against="three hundredths of a core",
+        ratio=share / 0.03,
+        limit=1.0,
+    )
+
+
+def _read_for(terminal: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([terminal], [], [], left)[0]:
+            os.read(terminal, 1 << 16)
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _terminal() -> tuple[int, int]:

@@ -87,9 +87,7 @@ def command(
     ]
     refuse_ranks(ranks, [count for count in counts if count])
     _check_restart(views, restart)
-    if missing := session.runs.unhidden(refs):
-        named = ", ".join(f"`{reference}`" for reference in missing)
-        note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
+    warn_of_secrets(session, refs)
     several = len(refs) > 1 or ranks is None
     shown_ranks = {view.ref: _failed_rank(view) if rank is None else ranks for view in views}
     if not several and shown_ranks[refs[0]] != ranks:
@@ -125,6 +123,13 @@ def command(
         named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
         note(f"note: {named} wrote lines without a time: `--since` does not filter them")
     return 0
+
+
+def warn_of_secrets(session: "Session", refs: "Sequence[AttemptRef]") -> None:
+    """Name the secrets that cannot be hidden in what ranks wrote."""
+    if missing := session.runs.unhidden(refs):
+        named = ", ".join(f"`{reference}`" for reference in missing)
+        note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
 
 
 def _say_unfollowed(session: "Session", views: "Sequence[AttemptView]") -> None:

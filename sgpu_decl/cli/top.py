@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sgpu_decl.cli.completed_by import completed_by
+from sgpu_decl.cli.logs import warn_of_secrets
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.run_names import file_and_names
@@ -56,6 +57,7 @@ def command(*, source: ProjectSource, name: str | None, once: bool, output: str)
     board.look()
     if names and len(refs) == 1 and board.runs[0].view.unavailable is not None:
         session.runs.require_here(refs[0])
+    warn_of_secrets(session, refs)
     if output == "json":
         project = str(session.root) if session.in_project else None
         answer({"project": project, "runs": watched_objects(board.runs, now())})

@@ -64,6 +64,7 @@ def imported(
         [],
         ["plan", "--help"],
         ["help", "logs"],
+        ["top", "--help"],
         ["apply", "--help"],
         ["version"],
         ["state"],

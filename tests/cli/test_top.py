@@ -10,6 +10,7 @@ import termios
 
 import pytest
 
+from sgpu_decl.api import Location, Session
 from tests.cli.conftest import AtTerminal, Shell, Terminal
 from tests.support import until
 
@@ -86,7 +87,7 @@ def test_keys_choose_a_rank_and_its_log_and_q_leaves_the_terminal_as_it_was(
         assert shown[0].startswith("train#1  running")
         assert "step 120 of 300, 40 %, loss 1.5" in shown[1]
         assert "limit 6 h, 5 h 59 m of it left" in shown[2]
-        assert shown[4].startswith(">    0  running     120")
+        assert shown[4].startswith(">    0  running   120  ")
         assert "bar of rank 0" in shown[4]
         assert shown[9:11] == ["rank 0 is up", "bar of rank 0"]
         terminal.type("j" + DOWN)
@@ -199,6 +200,39 @@ def test_a_frame_as_text_and_as_json(running: Shell) -> None:
         f"bar of rank {rank}" for rank in range(4)
     ]
     assert running.data("top")["runs"][0]["address"] == "run.train"
+
+
+def test_runs_that_start_later_get_a_row(running: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sgpu_decl.cli import top
+
+    monkeypatch.setattr(top, "_SEARCHED", 0.0)
+    with Session.open(Location(project=running.folder)) as session:
+        board = top.Board(session, session.runs.active(), searches=True)
+        board.look()
+        assert [str(run.view.ref) for run in board.runs] == ["train#1"]
+        running.write("other.yaml", RUN.replace("name: train", "name: other").replace("4", "1"))
+        running.done("apply", "other.yaml", "-y", "--detach")
+        board.look()
+        assert [str(run.view.ref) for run in board.runs] == ["train#1", "other#1"]
+        board.press("down", 80, 24)
+        board.press("down", 80, 24)  # there is no third one
+        board.press("enter", 80, 24)
+        assert board.frame(80, 24)[0].plain.startswith("other#1  ")
+
+
+def test_values_of_secrets_are_not_shown(sgpu: Shell, at_terminal: AtTerminal) -> None:
+    sgpu.environ["WORD"] = "the-word-of-ann"
+    sgpu.write("run.yaml", RUN.replace("gpus: 4", "gpus: 1") + "env: {secrets: {WORD: env:WORD}}\n")
+    sgpu.write("train.py", TRAIN.replace('"is up")', '"has", os.environ["WORD"], file=sys.stderr)'))
+    sgpu.done("apply", "-y", "--detach")
+    until(lambda: "bar of" in sgpu.done("top", "train", "--once").out)
+    with at_terminal("top", "train") as terminal:
+        terminal.until("rank 0 has ***")
+        terminal.type("q")
+        assert terminal.ended() == 0
+    assert "the-word-of-ann" not in terminal.all + sgpu.done("top", "-o", "json").out
+    del sgpu.environ["WORD"]
+    assert "warning: `env:WORD` cannot be resolved" in sgpu.done("top", "--once").err
 
 
 def test_the_end_of_a_run_stays_on_the_screen(running: Shell, at_terminal: AtTerminal) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,7 +153,8 @@ class LocalAttempts(Attempts):
         from sgpu_decl.backends.local.local_activity import LocalActivity
 
         folder = self._folder(record)
-        return LocalActivity(folder, self._shown_text(record, folder))
+        hide = cache(lambda: self._shown_text(record, folder))  # asked for once a rank has written
+        return LocalActivity(folder, lambda text: hide()(text))
 
     def _shown_text(self, record: LaunchRecord, folder: Path) -> Callable[[str], str]:
         """What makes a text of a rank into one that people are shown: without the values of
