@@ -18,7 +18,12 @@ class ActivityReader(Protocol):
         """When the ranks were measured last, and what each of them does, in rank order. `view` is
         the attempt as it was just seen."""
 
-    @abstractmethod
-    def newest_lines(self, view: AttemptView, rank: int) -> Sequence[str]:
-        """The last lines of a rank's log, in the order of time as far as that is known. Values of
-        secrets that can be resolved here are hidden."""
+    def newest_lines(
+        self,
+        view: AttemptView,  # noqa: ARG002  a default
+        rank: int,  # noqa: ARG002
+    ) -> Sequence[str] | None:
+        """The last lines of a rank's log, in the order of time as far as that is known; None where
+        `Attempts.logs` has to read all of it. Values of secrets that can be resolved here are
+        hidden."""
+        return None

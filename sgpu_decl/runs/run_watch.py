@@ -63,7 +63,9 @@ class RunWatch:
             BackendError: its platform does not answer.
         """
         if self._reader is not None:
-            return self._reader.newest_lines(view, rank)
+            lines = self._reader.newest_lines(view, rank)
+            if lines is not None:
+                return lines
         if self._rank != rank:
             self._rank = rank
             self._log = self._attempts.logs(self._record, ranks=[rank], follow=True)

@@ -218,9 +218,8 @@ def _unknown(run: WatchedRun, now: datetime) -> str:
         return f"what its ranks use is not known while they run on {run.view.backend}"
     if run.measured_at is None:
         return "nothing is measured yet"
-    if (now - run.measured_at).total_seconds() > _STALE:
-        return f"not measured since {run.measured_at:%H:%M:%S} UTC"
-    return ""
+    seconds = (now - run.measured_at).total_seconds()
+    return f"what ranks use was measured {duration(int(seconds))} ago" if seconds > _STALE else ""
 
 
 def _remarks(run: WatchedRun, width: int) -> list[Text]:

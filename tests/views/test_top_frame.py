@@ -158,7 +158,7 @@ def test_a_frame_for_a_script_has_a_row_for_each_rank(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     ("measured", "words"),
-    [(None, "nothing is measured yet"), (60, "not measured since 11:59:00 UTC"), (3, "")],
+    [(None, "nothing is measured yet"), (60, "what ranks use was measured 1 m ago"), (3, "")],
 )
 def test_a_measurement_that_is_lacking_or_old_is_named(measured: int | None, words: str) -> None:
     at = None if measured is None else NOW - timedelta(seconds=measured)

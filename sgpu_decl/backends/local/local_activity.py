@@ -5,19 +5,18 @@ import heapq
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from sgpu_decl.agent.attempt.attempt_files import read_json
 from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.activity_reader import ActivityReader
 from sgpu_decl.backends.local.local_logs import STREAMS, index_entries
+from sgpu_decl.backends.monitor_activity import measured, whole
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_activity import RankActivity
 
 _LINE = 4 << 10  # bytes at the end of a log in which its last line is looked for
@@ -25,15 +24,6 @@ _TAIL = 64 << 10  # bytes of a log that are shown
 _INDEX = 64 << 10
 
 _Read = TypeVar("_Read")
-
-
-class GpusOfRank(NamedTuple):
-    """Of the GPUs of one rank: the mean of their use, in percent, and the sums of the memory that
-    is used and that is there, in MiB; None where one does not tell."""
-
-    gpu: int | None
-    gpu_memory: int | None
-    gpu_room: int | None
 
 
 class LocalActivity(ActivityReader):
@@ -47,17 +37,8 @@ class LocalActivity(ActivityReader):
 
     def look(self, view: AttemptView) -> tuple[datetime | None, Sequence[RankActivity]]:
         seen = (read_json(os.fspath(self._folder), MONITOR) or {}) if view.state.active else {}
-        at = _moment(seen.get("at"))
-        used, devices = seen.get("ranks"), seen.get("devices")
-        of_ranks = used if isinstance(used, dict) else {}
-        gpus = gpus_of_ranks(devices if isinstance(devices, list) else [], len(view.ranks))
-        return at, [
-            replace(
-                self._written(rank.rank, view.restart),
-                **_usage(of_ranks.get(str(rank.rank)), gpus.get(rank.rank)),
-            )
-            for rank in view.ranks
-        ]
+        ranks = [self._written(rank.rank, view.restart) for rank in view.ranks]
+        return measured(seen, view, ranks)
 
     def newest_lines(self, view: AttemptView, rank: int) -> Sequence[str]:
         paths = [self._rank_file(rank, view.restart, f"{stream}.log") for stream in STREAMS]
@@ -152,63 +133,4 @@ def _tail(path: str) -> Iterator[tuple[int, str]]:
 
 def _step_in(path: str) -> int | None:
     folder, name = os.path.split(path)
-    return _whole((read_json(folder, name, limit=_TAIL) or {}).get("step"))
-
-
-def _usage(values: object, gpu: GpusOfRank | None) -> dict[str, Any]:
-    """Fields of `RankActivity`: of a rank that has ended there are no values."""
-    if not isinstance(values, dict):
-        return {}
-    cpu = _whole(values.get("cpu"))
-    return {
-        "cpu": None if cpu is None else round(cpu / 10),
-        "memory": _whole(values.get("memory")),
-        **(gpu._asdict() if gpu is not None else {}),
-    }
-
-
-def gpus_of_ranks(devices: Sequence[Json], ranks: int) -> dict[int, GpusOfRank]:
-    """What the GPUs of each rank do. Each rank has as many as the others, in their order."""
-    numbered: dict[int, Mapping[str, Json]] = {}
-    for one in devices:
-        number = _whole(one.get("device")) if isinstance(one, Mapping) else None
-        if number is not None and isinstance(one, Mapping):
-            numbered[number] = one
-    count = max(ranks, 1 + max(numbered, default=-1))
-    of: dict[int, list[Mapping[str, Json]]] = {}
-    for number, one in numbered.items():
-        of.setdefault(number * ranks // count, []).append(one)
-    return {
-        rank: GpusOfRank(
-            gpu=_mean([_whole(one.get("utilisation")) for one in some]),
-            gpu_memory=_sum([_whole(one.get("memory")) for one in some]),
-            gpu_room=_sum([_whole(one.get("room")) for one in some]),
-        )
-        for rank, some in of.items()
-    }
-
-
-def _mean(values: Sequence[int | None]) -> int | None:
-    total = _sum(values)
-    return None if total is None else round(total / len(values))
-
-
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
-def _whole(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        return int(value)
-    except (ValueError, OverflowError):  # not finite
-        return None
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
+    return whole((read_json(folder, name, limit=_TAIL) or {}).get("step"))

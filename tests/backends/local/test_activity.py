@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.system.secrets import Redactor
-from sgpu_decl.backends.local.local_activity import LocalActivity, gpus_of_ranks
+from sgpu_decl.backends.local.local_activity import LocalActivity
+from sgpu_decl.backends.monitor_activity import MonitorActivity, gpus_of_ranks
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.rank_activity import RankActivity
 from tests.backends.local.test_logs import Log
+from tests.support import some
 
 AT = "2026-01-31T12:00:00.000Z"
 
@@ -55,6 +58,21 @@ def test_use_is_that_which_the_monitor_saw(tmp_path: Path) -> None:
         RankActivity(rank=2),
     ]
     assert looked(tmp_path, 3, state="succeeded") == [RankActivity(rank=rank) for rank in range(3)]
+
+
+def test_of_several_nodes_the_ranks_of_the_first_are_known() -> None:
+    seen = {
+        "at": AT,
+        "ranks": {"0": {"cpu": 1000, "memory": 7}, "1": {"cpu": 10, "memory": 8}},
+        "devices": [{"device": 1, "utilisation": 50}],
+    }
+    ranks = tuple(RankView(rank=rank, node_rank=rank // 2, state="running") for rank in range(4))
+    reader = MonitorActivity(lambda: seen)
+    at, found = reader.look(replace(view(4), ranks=ranks))
+    assert at is not None
+    assert [one.cpu for one in found] == [100, 1, None, None]
+    assert [one.gpu for one in found] == [None, 50, None, None]
+    assert reader.newest_lines(view(4), 0) is None
 
 
 def test_a_driver_has_all_gpus_of_its_run(tmp_path: Path) -> None:
@@ -110,7 +128,7 @@ def test_only_the_end_of_a_log_is_read_and_no_half_line_of_it(tmp_path: Path) ->
     log.write("\nthe secret\n" + "".join(f"{number:06}\n" for number in range(20_000)))
     (one,) = reader.look(view(1))[1]
     assert one.last_line == "019999"
-    lines = reader.newest_lines(view(1), 0)
+    lines = some(reader.newest_lines(view(1), 0))
     assert lines[-1] == "019999"
     assert 9_000 < len(lines) < 9_400  # of 64 KiB
     assert all(len(line) == 6 for line in lines)

@@ -27,6 +27,7 @@ from sgpu_decl.tracking.mlflow_status import outcome
 from sgpu_decl.tracking.open_runs import OpenRun
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.activity_reader import ActivityReader
     from sgpu_decl.backends.remote.staging.staging_area import StagingArea
     from sgpu_decl.backends.remote.watching.remote_results import RemoteResults
     from sgpu_decl.config.run import RunConfig
@@ -80,7 +81,7 @@ class RemoteAttempts(Attempts):
     def __init__(self, launches: "RemoteLaunches") -> None:
         self._launches = launches
         self._looks = ThreadPoolExecutor(_LOOKS, thread_name_prefix="look")
-        self._told: dict[AttemptRef, tuple[float, Any]] = {}
+        self._told: dict[AttemptRef, tuple[float, Mapping[str, Any]]] = {}
 
     @abstractmethod
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> "RemoteStatus":
@@ -307,16 +308,23 @@ class RemoteAttempts(Attempts):
         started, now = status.view.started_at, datetime.now(UTC)
         if started is None or (now - started).total_seconds() < _FIRST_TOLD:
             return status
-        asked, progress = self._told.get(record.ref, (float("-inf"), None))
+        asked, seen = self._told.get(record.ref, (float("-inf"), {}))
         if time.monotonic() - asked >= _TOLD:
             with suppress(BackendError):
                 results = self._launches.results(record)
                 attempt = results.newest()
-                progress = None if attempt is None else results.monitor(attempt).get("progress")
-            self._told[record.ref] = (time.monotonic(), progress)
+                seen = {} if attempt is None else results.monitor(attempt)
+            self._told[record.ref] = (time.monotonic(), seen)
+        progress = seen.get("progress")
         if not isinstance(progress, dict):
             return status
         return replace(status, view=replace(status.view, progress=progress_in(progress)))
+
+    def activity(self, record: LaunchRecord) -> "ActivityReader":
+        """It is as old as `look` has it: nothing is asked for it."""
+        from sgpu_decl.backends.monitor_activity import MonitorActivity
+
+        return MonitorActivity(lambda: self._told.get(record.ref, (0.0, {}))[1])
 
     def _returned(self, record: LaunchRecord) -> _ReturnedFiles | None:
         """What nodes brought back; None where that is nothing yet."""
