@@ -15,8 +15,8 @@ LINES = {
     "agent": 15_300,
     "api": 1_300,
     "applying": 2_250,
-    "backends": 23_950,
-    "cli": 6_300,
+    "backends": 24_250,
+    "cli": 6_700,
     "code": 5_550,
     "config": 7_650,
     "content": 3_000,
@@ -32,12 +32,12 @@ LINES = {
     "planning": 6_000,
     "rank": 3_700,
     "rendering": 620,
-    "runs": 1_450,
+    "runs": 1_600,
     "storing": 6_000,
     "testing": 10_100,
     "text": 2_700,
     "tracking": 2_250,
-    "views": 4_450,
+    "views": 4_850,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
