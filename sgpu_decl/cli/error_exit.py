@@ -86,6 +86,7 @@ def _option(arguments: Sequence[str], name: str, short: str | None = None) -> st
 _RUNS_AFTER_CTRL_C = {  # of the commands that launch or follow runs
     "apply": "launched runs continue",
     "logs": "the runs continue",
+    "top": "the runs continue",
     "wait": "the runs continue",
 }
 

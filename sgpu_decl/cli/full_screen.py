@@ -126,7 +126,8 @@ def next_key(typed: str) -> tuple[str | None, str]:
 def full_screen() -> Iterator[FullScreen]:
     """Take the terminal. SIGTERM ends that as Ctrl-C does, by KeyboardInterrupt; Ctrl-Z gives the
     terminal back until the program goes on."""
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
     screen = FullScreen(woken)
 
     def note(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signal module's signature

@@ -43,6 +43,7 @@ def rank_table(
     known = {one.rank: one for one in run.ranks}
     rows = [(rank, known.get(rank.rank) or RankActivity(rank=rank.rank)) for rank in ranks]
     shown = _columns(known, now)
+    least = _LINE if any(one.last_line is not None for one in run.ranks) else 0
     for title in ("", *_LESS_WANTED):
         shown = [column for column in shown if column.title != title]
         cells = [[column.cell(*row) for column in shown] for row in rows]
@@ -51,10 +52,10 @@ def rank_table(
             for at, column in enumerate(shown)
         ]
         left = width - 2 - sum(widths) - 2 * len(widths)  # for the last line of the log
-        if left >= _LINE:
+        if left >= least:
             break
     heading = _row("  ", [column.title for column in shown], shown, widths)
-    lines = [Text((heading + ("LAST LINE" if run.told else "")).rstrip(), style="dim")]
+    lines = [Text((heading + ("LAST LINE" if least else "")).rstrip(), style="dim")]
     for (rank, activity), row in zip(rows, cells, strict=True):
         line = Text(no_wrap=True, end="")
         mark = ">" if rank.rank == chosen else " "
