@@ -48,6 +48,8 @@ ALLOWED = {
     "config/state.py": STATE,
     "storing/stores.py": STATE,
     "config/env.py": "`databricks:scope/key` is a form of references to secrets",
+    "config/on_finish.py": "`databricks:scope/key` is a form of references to secrets",
+    "agent/attempt/failure_kinds.py": "a page about rights in volumes, as a source",
     "diagnostics/secret_texts.py": "the same; `ray` is a scheme of URLs there",
     "tracking/store_location.py": "`databricks` is an address of MLflow's",
     "config/block.py": "the same: it is no path of a file",

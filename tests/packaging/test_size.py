@@ -12,11 +12,11 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 15_300,
+    "agent": 15_750,
     "api": 1_300,
     "applying": 2_250,
-    "backends": 24_250,
-    "cli": 6_700,
+    "backends": 24_400,
+    "cli": 6_850,
     "code": 5_550,
     "config": 7_650,
     "content": 3_000,
@@ -26,7 +26,7 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_400,
+    "model": 4_450,
     "places": 900,
     "planner": 4_550,
     "planning": 6_000,
@@ -37,7 +37,7 @@ LINES = {
     "testing": 10_100,
     "text": 2_700,
     "tracking": 2_250,
-    "views": 4_850,
+    "views": 4_950,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one

@@ -10,6 +10,7 @@ from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 
 EVERY = "trigger: {every: 6h}"
+VIEW = "permissions: [{level: view, group: users}]"
 
 
 def told(shop: Shop) -> dict[str, tuple[Any, Any]]:
@@ -80,8 +81,7 @@ def test_a_notebook_is_told_in_the_words_of_the_file(
         (EVERY, "schedule: 0 0 2 * * ?\n    timezone: UTC", {
             "trigger.every": ("6h", None), "schedule": (None, "0 0 2 * * ?"),
             "timezone": (None, "UTC")}),
-        ("permissions: [{level: view, group: us}]", "permissions: [{level: run, group: us}]", {
-            "permissions.group.us": ("view", "run")}),
+        (VIEW, VIEW.replace("view", "run"), {"permissions.group.users": ("view", "run")}),
     ],
 )  # fmt: skip
 def test_a_changed_job_is_told_in_the_words_of_the_file(
