@@ -69,8 +69,8 @@ def command(
 
     COMMAND is a program with its arguments, such as `python train.py --lr 1e-3`, or an entrypoint:
     `train.py --lr 1e-3`, or `train.py:main lr=0.1` for a function. Write options of sgpu before it.
-    If the script has a header with packages and a Python (PEP 723), they become its `env`. Each
-    call starts a new attempt.
+    If the script names packages and a Python version in a header (PEP 723), the run uses them as
+    its `env`. Each call starts a new attempt.
 
     Exit codes: 0 ok, 1 error, 3 locked state, 5 the run failed, 130 interrupted.
     """
