@@ -44,7 +44,10 @@ def notice_body(
         "state": outcome["state"],
         "class": outcome.get("class"),
         "exit_code": outcome.get("exit_code"),
-        "first_cause": {"rank": cause.get("rank"), "class": cause.get("class"), "summary": summary}
+        "first_cause": {
+            **{name: cause.get(name) for name in ("rank", "class", "kind")},
+            "summary": summary,
+        }
         if cause
         else None,
         "restarts": outcome.get("restart") or 0,
