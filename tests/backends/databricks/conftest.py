@@ -61,7 +61,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> Path
     """A project with one run, `hello`; caches and the code store lie beside it."""
     for name in ("DATA", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    monkeypatch.setattr(connection_module, "RETRIES", 20)
+    monkeypatch.setattr(connection_module, "RETRY_SECONDS", 20)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "run.yaml").write_text(RUN)

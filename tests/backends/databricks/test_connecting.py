@@ -36,7 +36,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str) -> BackendError:
 @pytest.fixture
 def connected(project: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
     """A connection that asks once."""
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
+    monkeypatch.setattr(connection_module, "RETRY_SECONDS", 1)
     connection = Connection(Account())
     connection.client  # noqa: B018
     return connection

@@ -47,7 +47,7 @@ def failed(bench: DatabricksBench) -> SgpuError:
 
 @pytest.fixture
 def few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
+    monkeypatch.setattr(connection_module, "RETRY_SECONDS", 1)
 
 
 @pytest.fixture

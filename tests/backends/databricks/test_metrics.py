@@ -131,7 +131,7 @@ def test_a_workspace_that_does_not_answer_is_a_problem_of_the_table(
     bench: DatabricksBench, sweep: list[AttemptRef], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table_of(bench, sweep)  # results are fetched once
-    monkeypatch.setattr(connection_module, "RETRIES", 1)
+    monkeypatch.setattr(connection_module, "RETRY_SECONDS", 1)
     bench.fault("* /api/2.0/*", Effect.CUT, times=0)
 
     table = table_of(bench, sweep)

@@ -44,7 +44,7 @@ _SAME = 15.0  # seconds that two clocks may differ
 _APPLICATION_ID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _WORKSPACE_ID = "X-Databricks-Org-Id"
 _HTTP = 60.0  # seconds without a byte
-RETRIES = 60  # seconds in which the SDK repeats failed requests
+RETRY_SECONDS = 60  # seconds in which the SDK repeats failed requests
 
 
 def _no_notice(_: float) -> None:
@@ -57,7 +57,7 @@ class TimeLimits:
     failed is tried again."""
 
     silence: float
-    retries: int
+    retry_seconds: int
 
 
 class Connection:
@@ -283,7 +283,7 @@ class Connection:
             _import_sdk()
             self._asked_at = time.monotonic()
             self._asking.set()
-            limits = self._limits or TimeLimits(silence=_HTTP, retries=RETRIES)
+            limits = self._limits or TimeLimits(silence=_HTTP, retry_seconds=RETRY_SECONDS)
             self._future.set_result(_connected(login, limits))
         except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
             self._future.set_exception(error)
@@ -350,7 +350,7 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
     ahead = _ahead(answer.get("Date"))
     # From here on it is known to answer, and may take its time.
     config.http_timeout_seconds = limits.silence
-    config.retry_timeout_seconds = limits.retries
+    config.retry_timeout_seconds = limits.retry_seconds
     if ahead > 0:  # it judges by its own clock whether a link has expired
         config.files_ext_multipart_upload_url_expiration_duration += timedelta(seconds=ahead)
     client = WorkspaceClient(config=config)

@@ -15,10 +15,10 @@ from sgpu_decl.storing.state_root import StateRoot
 from sgpu_decl.storing.stores import SharedPlace
 
 _IN_FOLDER = 100  # entries
-_LIMITS = TimeLimits(silence=20.0, retries=1)
+_LIMITS = TimeLimits(silence=20.0, retry_seconds=1)
 """Whoever holds a lock that ends in a minute must not wait long for one answer: the state has its
 own way of trying again."""
-_LOGIN_LIMITS = TimeLimits(silence=20.0, retries=1)
+_LOGIN_LIMITS = TimeLimits(silence=20.0, retry_seconds=1)
 
 
 def open_state_root(place: SharedPlace) -> StateRoot:

@@ -24,7 +24,7 @@ from sgpu_decl.model.doctor_finding import Finding, fail, ok, warn
 from sgpu_decl.model.probe import ProbeCost, ProbeOptions
 
 _LIMIT = 30.0  # seconds
-_BRIEF = TimeLimits(silence=10.0, retries=3)  # of one request
+_BRIEF = TimeLimits(silence=10.0, retry_seconds=3)  # of one request
 _LONGEST = 20.0  # seconds
 _LISTED = (
     ("compute-options", "/api/2.0/ai-compute-manager/compute-options", "compute_options", "GPUs"),
