@@ -160,10 +160,10 @@ def _block(value: int | None, whole: int | None) -> str:
 def _gpu_memory(_: RankView, one: RankActivity) -> str:
     if one.gpu_memory is None:
         return _UNKNOWN
-    used = round(one.gpu_memory / 1024)
     if not one.gpu_room:
-        return f"{used} GiB"
-    return f"{bar(one.gpu_memory / one.gpu_room, _BAR)} {used}/{round(one.gpu_room / 1024)}"
+        return _size(one.gpu_memory)
+    used, room = round(one.gpu_memory / 1024), round(one.gpu_room / 1024)
+    return f"{bar(one.gpu_memory / one.gpu_room, _BAR)} {used}/{room}"
 
 
 def _percent(value: int | None) -> str:
