@@ -59,7 +59,7 @@ def command(
     While apply follows runs: Ctrl-C detaches after five seconds, and the runs continue. Ctrl-C
     twice cancels the runs. Three times exits at once.
 
-    Exit codes: 0 ok, 1 error, 3 stale plan, locked state or not reviewed, 5 a run failed,
+    Exit codes: 0 ok, 1 error, 3 stale or unreviewed plan or locked state, 5 a run failed,
     130 interrupted.
     """
     if detach and rank is not None:
