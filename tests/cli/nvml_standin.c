@@ -3,7 +3,9 @@
    between them; a number alone is the error that nvmlInit gives; a name `LOST` is a GPU that does not
    answer. SGPU_TEST_USERS says what uses them, GPU:PID:BYTES with `;` between, PID 0 for a process
    that is not told of, or @FILE with such a line, read each time; SGPU_TEST_CUDA is the driver's CUDA, such as 12040; SGPU_TEST_COMPUTE_MODE
-   that of all GPUs, SGPU_TEST_CAPABILITY their compute capability, such as 90. */
+   that of all GPUs, SGPU_TEST_CAPABILITY their compute capability, such as 90. SGPU_TEST_LOAD is what
+   all of them do, UTILISATION:MILLIWATTS:DEGREES:THROTTLE:ECC; without it they do not tell.
+   SGPU_TEST_XID is an error that the first one has once. */
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +78,40 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device_t *d, unsigned *n, process_t 
     unsigned there = users_of(d, *n >= 1 ? to : 0, &used), room = *n;
     *n = there;
     return room < there ? 7 : 0;
+}
+static unsigned load_of(unsigned at) {
+    const char *text = getenv("SGPU_TEST_LOAD");
+    unsigned values[5] = {0};
+    if (text) sscanf(text, "%u:%u:%u:%u:%u", values, values + 1, values + 2, values + 3, values + 4);
+    return values[at];
+}
+static int tells(device_t *d) { return d && getenv("SGPU_TEST_LOAD") ? 0 : 3; }
+int nvmlDeviceGetUtilizationRates(device_t *d, unsigned to[2]) {
+    to[0] = load_of(0); to[1] = 1; return tells(d);
+}
+int nvmlDeviceGetPowerUsage(device_t *d, unsigned *to) { *to = load_of(1); return tells(d); }
+int nvmlDeviceGetTemperature(device_t *d, int sensor, unsigned *to) {
+    *to = load_of(2); return sensor ? 2 : tells(d);
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device_t *d, unsigned long long *to) {
+    *to = load_of(3); return tells(d);
+}
+int nvmlDeviceGetTotalEccErrors(device_t *d, int kind, int counter, unsigned long long *to) {
+    *to = load_of(4); return kind == 1 && counter == 0 ? tells(d) : 2;
+}
+typedef struct { device_t *device; unsigned long long type, data; unsigned parts[2]; } event_t;
+static int events;
+int nvmlEventSetCreate(void **to) { *to = &events; return 0; }
+int nvmlDeviceRegisterEvents(device_t *d, unsigned long long kinds, void *set) {
+    return d && kinds == 8 && set == &events ? 0 : 2;
+}
+int nvmlEventSetWait_v2(void *set, event_t *to, unsigned milliseconds) {
+    static int told;
+    const char *text = getenv("SGPU_TEST_XID");
+    if (set != &events || milliseconds || !text || told) return 10;
+    told = 1;
+    to->device = &devices[0]; to->type = 8; to->data = atoi(text);
+    return 0;
 }
 int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) {

@@ -71,7 +71,7 @@ class SeriesFile:
         for name, value in known.items():
             run("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
         (self._began,) = run("SELECT value FROM meta WHERE name = 'clock'").fetchone()
-        self._at = 0
+        self._at = -1
 
     def add(
         self,
@@ -84,7 +84,7 @@ class SeriesFile:
         Raises:
             sqlite3.Error: the disk is full, or the file is gone.
         """
-        at = self._at = int(clock - self._began)
+        at = self._at = max(self._at + 1, int(clock - self._began))  # each look has a row
         for rank, values in ranks.items():
             row = (at, rank, 1, *(values.get(name) for name in RANK_COLUMNS))
             self._rows["ranks"].append(row)

@@ -1,0 +1,70 @@
+"""What GPUs do is measured by NVML; here a library stands for that of the driver."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sgpu_decl.agent.monitor.series_file import read_series
+from tests.cli.conftest import Shell
+from tests.support import until
+
+GPUS = ("NVIDIA H100 80GB HBM3:85899345920", "NVIDIA H100 80GB HBM3:85899345920")
+RUN = """\
+name: train
+gpus: 2
+type: H100
+entrypoint: train.py
+mlflow: {enabled: false}
+"""
+# It reports its progress, so that it is measured at once.
+PROGRAM = """\
+import os, time, urllib.request
+with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+    token = file.read()
+request = urllib.request.Request(
+    os.environ["KUBEFLOW_TRAINER_SERVER_URL"],
+    data=b'{"trainerStatus": {"progressPercentage": 1}}',
+    headers={"Authorization": "Bearer " + token}, method="POST",
+)
+urllib.request.urlopen(request, timeout=30).close()
+while not os.path.exists(os.environ["SGPU_OUTPUT_DIR"] + "/seen"):
+    time.sleep(0.02)
+"""
+
+
+def test_a_run_on_gpus_has_their_series(on: Callable[..., Shell]) -> None:
+    sgpu = on(*GPUS, SGPU_TEST_LOAD="87:612000:61:32:0", SGPU_TEST_XID="94")
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("train.py", PROGRAM)
+    assert sgpu("apply", "-y", "--detach").code == 0
+    attempt = sgpu.folder / ".sgpu/default/runs/train/1"
+    told = until(lambda: _devices(attempt / "monitor.json"))
+    first, second = told
+    assert (first["utilisation"], first["power"], first["temperature"]) == (87, 612, 61)
+    assert (first["room"], first["throttle"], first["ecc"]) == (81_920, 32, 0)
+    assert second["device"] == 1
+    (attempt / "output" / "seen").touch()
+    assert sgpu("wait", "train").code == 0
+    devices = read_series(attempt / "series.db")["devices"]
+    assert devices.keys() == {0, 1}
+    assert [row["xid"] for row in devices[0] if row["xid"]] == [94]
+
+
+def test_gpus_that_tell_nothing_are_not_guessed(on: Callable[..., Shell]) -> None:
+    sgpu = on(*GPUS)
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("train.py", PROGRAM)
+    assert sgpu("apply", "-y", "--detach").code == 0
+    attempt = sgpu.folder / ".sgpu/default/runs/train/1"
+    (first, _) = until(lambda: _devices(attempt / "monitor.json"))
+    assert first.keys() == {"device", "memory", "room"}
+    (attempt / "output" / "seen").touch()
+    assert sgpu("wait", "train").code == 0
+
+
+def _devices(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())["devices"]
+    except (OSError, ValueError):
+        return None
