@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from sgpu_decl.agent.system.locks import wait_until_free
 from sgpu_decl.cli.commands import COMMANDS, HELP_OPTIONS, LazyGroup
 from sgpu_decl.cli.other_names import GONE
 from tests.cli.conftest import Shell
@@ -148,6 +149,8 @@ def test_a_wrong_value_of_an_option_is_refused(sgpu: Shell, name: str, option: s
     sgpu.write("run.yaml", COMMAND_RUN)
     if name in ARGUMENTS and name != "adopt":
         sgpu.done("apply", "-y")
+        for lock in sgpu.folder.glob(".sgpu/default/runs/hello/1/*.lock"):
+            wait_until_free(str(lock))  # whoever ran it writes its last event after the outcome
     before = sgpu.written()
     refused = sgpu.here(*name.split(), option, WRONG[option], *ARGUMENTS.get(name, ()))
     assert refused.code in (1, 64), f"{option} {WRONG[option]} was taken: {refused.out}"
