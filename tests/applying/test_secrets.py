@@ -158,6 +158,8 @@ def test_processes_of_ours_are_not_started_with_what_the_caller_exported(
 
     started = _started_with(folder)
     (folder / "output/go").touch()
-    assert (len(started["agent"]), len(started["tracker"])) == (2, int(tracked))
+    # Guardian and supervisor, and the monitor once the ranks have run for two seconds.
+    assert len(started["agent"]) in (2, 3)
+    assert len(started["tracker"]) == int(tracked)
     assert not [item for item in (*started["agent"], *started["tracker"]) if VALUE.encode() in item]
     assert sgpu(written, "wait", "quiet").returncode == 0

@@ -327,5 +327,5 @@ def test_a_run_is_nobody_elses(user: User, server: Any) -> None:
 def test_many_runs_at_once_all_end_well(user: User) -> None:
     payload = user.payload(user.task(user.stage(command__sh="echo hi\n")))
     ids = [user.post("runs/submit", payload)["run_id"] for _ in range(40)]
-    results = {user.ended(run_id).state.result_state.value for run_id in ids}
-    assert results == {"SUCCESS"}
+    states = [user.ended(run_id).state for run_id in ids]
+    assert {state.result_state.value for state in states} == {"SUCCESS"}, states
