@@ -111,10 +111,23 @@ class RunProgress:
     source: str = "log"
 
 
-def progress_in(item: Mapping[str, Any]) -> RunProgress:
-    """The progress that a `status` object tells of."""
-    names = RunProgress.__dataclass_fields__
-    return RunProgress(**{name: item[name] for name in names if name in item})
+def progress_in(item: object) -> RunProgress | None:
+    """The progress that a `status` object tells of; None where it tells of none. Ranks could have
+    written it."""
+    if not isinstance(item, Mapping):
+        return None
+    known = {name: item[name] for name in RunProgress.__dataclass_fields__ if name in item}
+    numbers = [known.get(name) for name in ("total", "percent", "per_second", "seconds_left")]
+    words, metrics = (known.get("unit", ""), known.get("source", "")), known.get("metrics", {})
+    if (
+        not isinstance(known.get("step"), int)
+        or not all(isinstance(one, int | float | None) for one in numbers)
+        or not all(isinstance(one, str) for one in words)
+        or not isinstance(metrics, Mapping)
+        or not all(isinstance(one, int | float | None) for one in metrics.values())
+    ):
+        return None
+    return RunProgress(**known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

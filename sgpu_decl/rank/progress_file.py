@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _TRAINER = ".trainer.trainer"  # the module of a package of Lightning that has its `Trainer`
 
 _PAUSE = 0.5  # seconds between two reports
+_MOST_METRICS = 20
 _written: "dict[str, float]" = {}
 
 
@@ -36,7 +37,9 @@ def write_progress(
         return  # what the program says itself counts more
     _written[source] = monotonic()
     path = os.path.join(os.path.dirname(errors), "progress.json")
-    report = {"step": step, "total": total, "metrics": dict(metrics), "source": source}
+    names = sorted(metrics, key=lambda name: "loss" not in str(name))[:_MOST_METRICS]
+    kept = {name: metrics[name] for name in names}
+    report = {"step": step, "total": total, "metrics": kept, "source": source}
     try:
         text = dumps(report, default=_plain)
         with open(f"{path}.new", "w", encoding="utf-8") as file:
@@ -73,8 +76,13 @@ def follow_mlflow(module: "ModuleType") -> None:
     def logged_batch(
         self: object, run_id: str, metrics: "Any" = (), *args: object, **more: object
     ) -> object:
-        for step in {one.step for one in metrics or ()}:
-            _note({one.key: one.value for one in metrics if one.step == step}, step)
+        by_step: dict[int, dict[object, object]] = {}
+        for one in metrics if isinstance(metrics, list | tuple) else ():
+            step, key = getattr(one, "step", None), getattr(one, "key", None)
+            if isinstance(step, int) and isinstance(key, str):
+                by_step.setdefault(step, {})[key] = getattr(one, "value", None)
+        for step, values in by_step.items():
+            _note(values, step)
         return log_batch(self, run_id, metrics, *args, **more)
 
     client.log_metric = _as(logged_metric, log_metric)
@@ -84,10 +92,12 @@ def follow_mlflow(module: "ModuleType") -> None:
 _noted: "dict[str, object]" = {}
 
 
-def _note(values: "Mapping[str, object]", step: object) -> None:
-    if not isinstance(step, int) or any(name.startswith("system/") for name in values):
+def _note(values: "Mapping[object, object]", step: object) -> None:
+    """What is wrong with a metric, MLflow says."""
+    names = [name for name in values if isinstance(name, str)]
+    if not isinstance(step, int) or any(name.startswith("system/") for name in names):
         return
-    _noted.update(values)
+    _noted.update({name: values[name] for name in names})
     if is_due("mlflow"):
         write_progress(step, None, _noted, source="mlflow")
 
@@ -116,7 +126,10 @@ def _lightning_callback(package: "ModuleType") -> object:
 
     class Progress(base):  # type: ignore[misc]  # of a library that may be absent
         def on_train_start(self, trainer: "Any", module: object) -> None:  # noqa: ARG002
-            self._total = trainer.estimated_stepping_batches
+            try:
+                self._total = trainer.estimated_stepping_batches
+            except Exception:  # noqa: BLE001  Lightning cannot tell for each training
+                self._total = None
             self._report(trainer)
 
         def on_train_batch_end(self, trainer: "Any", *_: object) -> None:

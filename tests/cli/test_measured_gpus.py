@@ -7,6 +7,7 @@ from typing import Any
 
 from sgpu_decl.agent.monitor.series_file import read_series
 from tests.cli.conftest import Shell
+from tests.progress_reports import REPORT
 from tests.support import until
 
 GPUS = ("NVIDIA H100 80GB HBM3:85899345920", "NVIDIA H100 80GB HBM3:85899345920")
@@ -17,19 +18,9 @@ type: H100
 entrypoint: train.py
 mlflow: {enabled: false}
 """
-# It reports its progress, so that it is measured at once.
-PROGRAM = """\
-import os, time, urllib.request
-with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
-    token = file.read()
-request = urllib.request.Request(
-    os.environ["KUBEFLOW_TRAINER_SERVER_URL"],
-    data=b'{"trainerStatus": {"progressPercentage": 1}}',
-    headers={"Authorization": "Bearer " + token}, method="POST",
-)
-urllib.request.urlopen(request, timeout=30).close()
-while not os.path.exists(os.environ["SGPU_OUTPUT_DIR"] + "/seen"):
-    time.sleep(0.02)
+PROGRAM = f"""{REPORT}
+report(1)
+await_file("seen")
 """
 
 

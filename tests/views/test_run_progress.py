@@ -24,7 +24,9 @@ WORDS = "step 1,200 of 3,000, 40 %, 38 m left, loss 1.831"
 
 
 def going(**changes: Any) -> RunProgress:
-    return progress_in({**GOING, **changes})
+    progress = progress_in({**GOING, **changes})
+    assert progress is not None
+    return progress
 
 
 @pytest.mark.parametrize(
@@ -86,3 +88,14 @@ def test_the_json_reads_back(view: AttemptView) -> None:
 
 def test_an_attempt_that_tells_nothing_has_no_progress(view: AttemptView) -> None:
     assert "progress" not in status_fields(replace(view, progress=None))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None, [], "half", {}, {"step": "1"}, {**GOING, "total": "many"}, {**GOING, "unit": 5},
+        {**GOING, "metrics": [1]}, {**GOING, "metrics": {"loss": "low"}}, {**GOING, "percent": {}},
+    ],
+)  # fmt: skip
+def test_what_is_no_progress_is_none(told: object) -> None:
+    assert progress_in(told) is None

@@ -154,7 +154,7 @@ class Monitor:
 
     def _said(self, clock: float) -> dict[str, Any] | None:
         heard, self._heard = self._heard, {}
-        for source, report in heard.items():
+        for source, report in list(heard.items()):  # the thread of the server may add one
             self._progress.setdefault(source, ProgressEstimate()).add(report, clock)
         speaking = [source for source in RANKING if source in self._progress]
         # Whoever knows the total counts more than who does not.

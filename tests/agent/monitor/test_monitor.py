@@ -11,30 +11,10 @@ import pytest
 from sgpu_decl.agent.attempt.monitor_files import MONITOR, SERIES
 from sgpu_decl.agent.monitor.series_file import read_series
 from sgpu_decl.agent.system.processes import alive, start_time
+from tests.progress_reports import REPORT
 from tests.support import until
 
 Make = Callable[..., Any]
-
-# Report as Kubeflow's proposal shows it for any program: the monitor begins at once then.
-REPORT = """
-import json, os, time, urllib.request
-out = os.environ["SGPU_OUTPUT_DIR"]
-def report(step, total=None, **values):
-    metrics = {"current_step": step, "total_steps": total, **values}
-    listed = [{"name": name, "value": str(value)} for name, value in metrics.items()]
-    with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
-        token = file.read()
-    request = urllib.request.Request(
-        os.environ["KUBEFLOW_TRAINER_SERVER_URL"],
-        data=json.dumps({"trainerStatus": {"metrics": listed}}).encode(),
-        headers={"Authorization": "Bearer " + token}, method="POST",
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        assert answer.status == 200
-def await_file(name):
-    while not os.path.exists(out + "/" + name):
-        time.sleep(0.01)
-"""
 
 
 def seen(attempt: Any) -> dict[str, Any]:

@@ -315,10 +315,9 @@ class RemoteAttempts(Attempts):
                 attempt = results.newest()
                 seen = {} if attempt is None else results.monitor(attempt)
             self._told[record.ref] = (time.monotonic(), seen)
-        progress = seen.get("progress")
-        if not isinstance(progress, dict):
-            return status
-        return replace(status, view=replace(status.view, progress=progress_in(progress)))
+        return replace(
+            status, view=replace(status.view, progress=progress_in(seen.get("progress")))
+        )
 
     def activity(self, record: LaunchRecord) -> "ActivityReader":
         """It is as old as `look` has it: nothing is asked for it."""
