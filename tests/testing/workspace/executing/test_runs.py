@@ -328,6 +328,5 @@ def test_many_runs_at_once_all_end_well(user: User) -> None:
     payload = user.payload(user.task(user.stage(command__sh="echo hi\n")))
     ids = [user.post("runs/submit", payload)["run_id"] for _ in range(40)]
     tasks = [user.ended(run_id).tasks[-1] for run_id in ids]
-    assert {task.state.result_state.value for task in tasks} == {"SUCCESS"}, [
-        (task.status.termination_details, task.state.state_message) for task in tasks
-    ]
+    failed = [task for task in tasks if task.state.result_state.value != "SUCCESS"]
+    assert [(task.status.termination_details, task.state.state_message) for task in failed] == []
