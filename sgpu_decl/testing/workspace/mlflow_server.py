@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -21,6 +22,7 @@ from sgpu_decl.testing.workspace.routes import ApiError
 __all__ = ["Forwarded", "MlflowServer"]
 
 _BLOCK = 1 << 18
+_PAUSES = (0.05, 0.2, 0.8, 3.2)  # seconds
 _PROGRAM = "sgpu_decl.testing.workspace.mlflow_program"
 
 
@@ -77,14 +79,19 @@ class MlflowServer:
         return Forwarded(connection, connection.getresponse())
 
     def ask(self, method: str, endpoint: str, given: Mapping[str, object]) -> dict[str, Any]:
-        """Put a JSON request to the tracking API (`runs/create`). Raises ApiError, as it
-        answered."""
+        """Put a JSON request to the tracking API (`runs/create`), again where it answers 503: so do
+        MLflow's clients, and its store in SQLite gives that answer if many write at once. Raises
+        ApiError, as it answered last."""
         body = json.dumps(given).encode()
         target = f"/api/2.0/mlflow/{endpoint}"
-        answer = self.forward(
-            method, target, body=body, headers={"Content-Type": "application/json"}
-        )
-        said: dict[str, Any] = json.loads(answer.read())
+        for pause in (*_PAUSES, 0.0):
+            answer = self.forward(
+                method, target, body=body, headers={"Content-Type": "application/json"}
+            )
+            said: dict[str, Any] = json.loads(answer.read())
+            if answer.status != 503:
+                break
+            time.sleep(pause)
         if answer.status != 200:
             code, message = str(said.get("error_code")), str(said.get("message"))
             raise ApiError(answer.status, code, message)
