@@ -28,7 +28,7 @@ from sgpu_decl.backends.local.local_launch_files import write_entrypoint
 from sgpu_decl.backends.preimports import warm_start
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec
 
-__all__ = ["ranks"]
+__all__ = ["launch_ranks", "ranks"]
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
 HAS_TORCH = find_spec("torch") is not None
@@ -328,11 +328,17 @@ def _script(folder: Path, source: str) -> tuple[Path, Path]:
 
 
 def _launch(folder: Path, source: str, count: int) -> float:
-    """Start the agent for an attempt folder as apply leaves it; return when that was."""
-    code, output = folder / "code", folder / "output"
+    code = folder / "code"
     code.mkdir(parents=True)
-    output.mkdir()
     (code / "main.py").write_text(source)
+    return launch_ranks(folder, SCRIPT, count)
+
+
+def launch_ranks(folder: Path, entry: Entry, count: int) -> float:
+    """Start the agent for an attempt folder as apply leaves it, with the code in `code/`; return
+    when that was."""
+    code, output = folder / "code", folder / "output"
+    output.mkdir()
     spec = LaunchSpec(
         token=f"bench-{os.getpid()}-{folder.name}",
         address="run.bench",
@@ -344,12 +350,12 @@ def _launch(folder: Path, source: str, count: int) -> float:
         output_dir=str(output),
         code_dir=str(code),
         world_size=count,
-        entry=SCRIPT,
+        entry=entry,
         python=sys.executable,
         gpus=Gpus(lock_dir=str(folder / "gpus")),
         port_lock_dir=str(folder / "ports"),
         env={"BENCH_OUT": str(output)},
-        warm=warm_start(SCRIPT, code, setting="auto", ranks=count),
+        warm=warm_start(entry, code, setting="auto", ranks=count),
     )
     write_entrypoint(folder, spec, folder.parent / "shared")
     started = time.monotonic()

@@ -284,9 +284,10 @@ def main() -> int:
 
             rows.append(watching(scratch, options.repeats))
         if "ranks" in parts:
-            from ranks import ranks  # with what the agent's folders are made of
+            from progress import progress  # both with what the agent's folders are made of
+            from ranks import ranks
 
-            rows.append(ranks(scratch))
+            rows += [ranks(scratch), progress(scratch)]
         if "calls" in parts:
             from calls import calls
 

@@ -34,10 +34,17 @@ class Project:
         answer = json.loads(self._sgpu("results", "program", "-o", "json").stdout)
         return [result["value"] for result in answer["data"]["results"]]
 
-    def apply(self, *lines: str, tracked: bool = False) -> "subprocess.CompletedProcess[str]":
+    def apply(
+        self, *lines: str, tracked: bool = False, gpus: int = 2
+    ) -> "subprocess.CompletedProcess[str]":
         run = RUN.replace("mlflow: {enabled: false}\n", "") if tracked else RUN
+        run = run.replace("gpus: 2", f"gpus: {gpus}")
         (self.folder / "run.yaml").write_text(run + "\n".join(lines) + "\n")
         return self._sgpu("apply", "-y", "run.yaml")
+
+    def status(self) -> Any:
+        (run,) = json.loads(self._sgpu("status", "-o", "json").stdout)["data"]["runs"]
+        return run
 
     def printed(self, rank: int) -> str:
         return self._sgpu("logs", "program", "--rank", str(rank)).stdout
