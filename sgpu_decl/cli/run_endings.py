@@ -13,7 +13,7 @@ from sgpu_decl.cli.terminal_output import note, show, takes_colour
 from sgpu_decl.errors import BackendError, Interrupted, NotFound, RunFailed, SgpuError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.views.failure_text import kind_words
-from sgpu_decl.views.status_text import ending, failure, working_files_note
+from sgpu_decl.views.status_text import ending, failure, usage_line, working_files_note
 from sgpu_decl.views.terminal import count
 from sgpu_decl.views.tracking_text import tracking_notes
 
@@ -77,7 +77,8 @@ def show_endings(
         say(ending(view, now=datetime.now(UTC), colour=takes_colour(sys.stderr)))
         trace = failure(view) or _last_lines(session, view, shown)
         known = kind_words(view.first_cause, complete)
-        for text in (trace, known, working_files_note(view), *map(complete, tracking_notes(view))):
+        notes = (working_files_note(view), *map(complete, tracking_notes(view)))
+        for text in (usage_line(view), trace, known, *notes):
             if text:
                 say(text)
 

@@ -14,7 +14,7 @@ from sgpu_decl.model.plan import Plan
 from sgpu_decl.views.plan_words import packages_amount
 from sgpu_decl.views.progress_text import phase_line, restart_line, state_line
 from sgpu_decl.views.rank_output_text import clean_lines
-from sgpu_decl.views.status_text import ending
+from sgpu_decl.views.status_text import ending, usage_line
 from sgpu_decl.views.terminal import neutral
 from sgpu_decl.views.tracking_text import tracked_line, tracking_notes
 
@@ -167,3 +167,5 @@ class _Narrator:
         for text in tracking_notes(view):
             say(text)
         say(ending(view, now=datetime.now(UTC), colour=False))
+        if line := usage_line(view):
+            say(line)

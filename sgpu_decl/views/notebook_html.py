@@ -8,7 +8,7 @@ from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.views.failure_text import kind_words
 from sgpu_decl.views.run_progress_text import progress_words
-from sgpu_decl.views.status_text import ending, failure, links
+from sgpu_decl.views.status_text import ending, failure, links, usage_line
 from sgpu_decl.views.terminal import count, escape, shorten
 
 _CELL = ' style="text-align:left"'
@@ -59,6 +59,7 @@ def status_page(view: AttemptView, *, now: datetime) -> str:
     trace = failure(view)
     return page(
         prose(ending(view, now=now, colour=False)),
+        prose(usage_line(view)) if usage_line(view) else "",
         _bar(view),
         table(("rank", "state", "exit"), rows) if rows else "",
         count(more, "more rank") if more > 0 else "",

@@ -16,6 +16,7 @@ from sgpu_decl.views.status_text import (
     how_it_ended,
     links,
     restart_lines,
+    usage_line,
 )
 from sgpu_decl.views.terminal import age, count
 
@@ -50,6 +51,9 @@ def _head(view: AttemptView) -> Iterator[str]:
     if view.progress is not None:
         yield ""
         yield f"{prose(progress_words(view.progress, ended=not view.state.active))}."
+    if line := usage_line(view):
+        yield ""
+        yield f"{prose(line)}."
 
 
 def _cause(cause: "FirstCause | None") -> Iterator[str]:

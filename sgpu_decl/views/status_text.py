@@ -28,6 +28,7 @@ _COLOURS = {
     SKIPPED: Colour.YELLOW,
 }
 _LONGEST_CAUSE = 72
+_MEASURED = 10.0  # seconds: a shorter run only starts
 _MOST_RANKS = 8  # that are listed by their numbers
 _WAITS: Mapping[str, str] = MappingProxyType(
     {
@@ -139,6 +140,19 @@ def how_it_ended(view: AttemptView) -> str:
     return ", ".join(words)
 
 
+def usage_line(view: AttemptView) -> str:
+    """What an attempt used that has ended, and how many GPUs would do; empty where that was not
+    measured for long enough."""
+    usage = view.usage
+    if usage is None or view.state.active or usage.seconds < _MEASURED:
+        return ""
+    from sgpu_decl.model.run_usage import usage_advice, usage_words
+
+    # How much a run needs that failed is not known.
+    advice = usage_advice(usage) if view.state is AttemptState.SUCCEEDED else ""
+    return ": ".join(filter(None, [usage_words(usage), advice]))
+
+
 def waits(reason: str) -> str:
     """What is waited for, in words."""
     return _WAITS.get(reason, reason)
@@ -206,11 +220,11 @@ def run_details(
     view = run.view
     # The section about restarts says when the next one is.
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
-    progress = _progress(view)
+    also = filter(None, [_progress(view), usage_line(view)])
     parts = [
         f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
         + (f", {waiting}" if waiting else "")
-        + (f"\n  {progress}" if progress else "")
+        + "".join(f"\n  {line}" for line in also)
         + "".join(f"\n  {hints(hint)}" for hint in way_out_notes([view])),
         failure(view),
         kind_words(view.first_cause, hints),

@@ -15,7 +15,7 @@ from sgpu_decl.model.launch import LaunchRecord
 
 _FROM_NODES = (
     "ranks", "restart", "restarts", "working_files", "metrics", "metrics_problem", "notices",
-    "progress",
+    "progress", "usage",
 )  # fmt: skip
 _OF_THE_ENDING = ("state", "failure", "exit_code", "first_cause")
 
