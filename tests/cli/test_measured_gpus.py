@@ -40,6 +40,8 @@ def test_a_run_on_gpus_has_their_series(on: Callable[..., Shell]) -> None:
     devices = read_series(attempt / "series.db")["devices"]
     assert devices.keys() == {0, 1}
     assert [row["xid"] for row in devices[0] if row["xid"]] == [94]
+    used = json.loads((attempt / "outcome.json").read_text())["usage"]
+    assert (used["gpus"], used["gpu_name"], used["gpu_percent"]) == (2, GPUS[0].split(":")[0], 87.0)
 
 
 def test_gpus_that_tell_nothing_are_not_guessed(on: Callable[..., Shell]) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.attempt_record import lost_outcome
 from sgpu_decl.agent.attempt.host_record import BEAT, read_record, take_abandoned
-from sgpu_decl.agent.attempt.monitor_files import progress_in
+from sgpu_decl.agent.attempt.monitor_files import monitored
 from sgpu_decl.agent.attempt.report_check import is_report
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.cgroup import remove_cgroup
@@ -62,7 +62,8 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     ahead, or for a part of its Ray cluster. `mlflow` is there once the tracker has made the run or
     has given up, `ray` once the run's Ray cluster is complete. After the end, `working_files` is
     there if ranks wrote into their working folder, and `metrics` and `metrics_problem` are what
-    their `metrics.json` says. `progress` is there once the ranks have told theirs.
+    their `metrics.json` says. `progress` is there once the ranks have told theirs, and `usage` once
+    it was measured.
     """
     path = os.fspath(folder)
     outcome = _report(path, attempt_files.OUTCOME)
@@ -77,7 +78,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     identity = attempt_files.read_json(path, attempt_files.IDENTITY) or {}
     elsewhere = identity.get("machine") not in (None, processes.machine_id())
     if alive or elsewhere:  # locks of another machine say nothing here
-        shape = _shape({**(status or {"state": "starting", **_EMPTY}), **progress_in(path)})
+        shape = _shape({**(status or {"state": "starting", **_EMPTY}), **monitored(path)})
         since = None if elsewhere else _silent_since(path)
         return {**shape, "not_responding_since": since} if since else shape
     if held(os.path.join(path, attempt_files.GUARDIAN_LOCK)):

@@ -2,8 +2,8 @@
 
 series.db            what ranks and GPUs used, second by second: see `series_file`
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
-                     `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, null
-                     where nothing is known
+                     `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, and
+                     `usage`, see `UsageSums.to_json`, null where nothing is known
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
 
@@ -13,6 +13,7 @@ from sgpu_decl.agent.attempt.attempt_files import read_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 SERIES = "series.db"
@@ -20,8 +21,33 @@ MONITOR = "monitor.json"
 REPORTED = "progress.json"
 
 
-def progress_in(folder: str) -> dict[str, Any]:
-    """How far the ranks of node 0 were when its monitor looked last, as `progress`; empty where
-    nobody knows."""
-    seen = (read_json(folder, MONITOR) or {}).get("progress")
-    return {"progress": seen} if isinstance(seen, dict) else {}
+USAGE = ("seconds", "nodes", "processors", "processors_there", "memory", "memory_there", "gpus",
+         "gpu_name", "gpu_percent", "gpus_unused", "gpu_memory", "gpu_memory_there")  # fmt: skip
+
+
+def monitored(folder: str) -> dict[str, Any]:
+    """What a record of an attempt takes from the monitor of a node: `progress`, how far its ranks
+    were when it looked last, and `usage`, what they used; without what nobody knows."""
+    seen = read_json(folder, MONITOR) or {}
+    found: dict[str, Any] = {}
+    if isinstance(seen.get("progress"), dict):
+        found["progress"] = seen["progress"]
+    if usage := usage_in(seen):
+        found["usage"] = usage
+    return found
+
+
+def usage_in(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """What ranks used, as a file or a message says; empty where it does not. Ranks could have
+    written it."""
+    used = seen.get("usage")
+    if not isinstance(used, dict) or not _is_number(used.get("seconds")):
+        return {}
+    found = {name: used[name] for name in USAGE if _is_number(used.get(name))}
+    named = used.get("gpu_name")
+    found.pop("gpu_name", None)
+    return {**found, "gpu_name": named[:96]} if isinstance(named, str) else found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < float("inf")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LIBRARY = "libnvidia-ml.so.1"
 _TEMPERATURE_OF_GPU = 0
 _UNCORRECTED, _SINCE_REBOOT = 1, 0
+_LONGEST_NAME = 96  # bytes: NVML_DEVICE_NAME_V2_BUFFER_SIZE
 _XID_EVENT = 0x8
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 # nvmlClocksEventReasons: slowdowns by hardware or heat; a power cap is set by somebody.
@@ -82,6 +83,16 @@ class DeviceUsage:
                 one["xid"] = xids[handle.value]
             found.append(one)
         return found
+
+    @property
+    def name(self) -> str | None:
+        """What the driver calls the first of them."""
+        if not self._handles:
+            return None
+        text = self._ctypes.create_string_buffer(_LONGEST_NAME)
+        if not self._ask("nvmlDeviceGetName", self._handles[0][1], text, _LONGEST_NAME):
+            return None
+        return str(text.value.decode("utf-8", "replace")) or None
 
     def _ask(self, name: str, *arguments: Any) -> bool:
         call = getattr(self._nvml, name, None)

@@ -14,14 +14,17 @@ import sqlite3
 import time
 
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
-from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED, monitored
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
 from sgpu_decl.agent.monitor.progress_estimate import RANKING, ProgressEstimate, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
 from sgpu_decl.agent.monitor.progress_server import serve
 from sgpu_decl.agent.monitor.rank_usage import RankUsage
 from sgpu_decl.agent.monitor.series_file import SeriesFile
+from sgpu_decl.agent.monitor.usage_sums import UsageSums
 from sgpu_decl.agent.ranks.rank_start import rank_folder
+from sgpu_decl.agent.system.cgroup import usable_processors
+from sgpu_decl.agent.system.oom import usable_memory
 from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
@@ -58,6 +61,10 @@ class Monitor:
         self._token = token
         self._usage = {rank: RankUsage(pid) for rank, pid in living.items()}
         self._devices = DeviceUsage(devices)
+        self._sums = UsageSums(
+            processors=usable_processors(), memory=usable_memory()[0],
+            gpu_name=self._devices.name, before=monitored(folder).get("usage"),
+        )  # fmt: skip
         self._series: SeriesFile | None = None
         try:
             self._series = SeriesFile(folder, node=node, clock=_clock())
@@ -106,6 +113,7 @@ class Monitor:
         used = {rank: usage.look(clock) for rank, usage in self._usage.items()}
         ranks = {rank: values for rank, values in used.items() if values is not None}
         devices = self._devices.look()
+        self._sums.add(clock, ranks, devices)
         if self._series is not None:
             try:
                 self._series.add(clock, ranks, devices)
@@ -118,6 +126,7 @@ class Monitor:
             "ranks": {str(rank): values for rank, values in ranks.items()},
             "devices": devices,
             "progress": self._said(clock),
+            "usage": self._sums.to_json(),
         }
         try:
             write_atomic(self._folder, MONITOR, encode(now))

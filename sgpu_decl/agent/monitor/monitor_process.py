@@ -6,7 +6,7 @@ import _socket
 import os
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.attempt.monitor_files import progress_in
+from sgpu_decl.agent.attempt.monitor_files import monitored
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
 
@@ -117,9 +117,16 @@ class MonitorProcess:
     def pids(self) -> set[int]:
         return {self._pid} if self._pid > 0 else set()
 
-    def last_progress(self) -> dict[str, Any]:
-        """What the record of an attempt has of its progress."""
-        return progress_in(self._folder)
+    def last_seen(self, others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What the record of an attempt has of its monitors. `others` is the usage of the other
+        nodes."""
+        seen = monitored(self._folder)
+        if others:
+            from sgpu_decl.agent.monitor.usage_sums import side_by_side
+
+            own = [seen["usage"]] if "usage" in seen else []
+            seen["usage"] = side_by_side([*own, *others])
+        return seen
 
     def finish(self, then: Callable[[], None]) -> None:
         """Call `then` once the monitor has looked for the last time; at once if there is none."""

@@ -36,6 +36,7 @@ from sgpu_decl.agent.ray.ray_logs import fatal_message, keep_logs, last_lines
 from sgpu_decl.agent.ray.ray_object_store import default_store, refuses_store, shared_memory
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.byte_size import size
+from sgpu_decl.agent.system.cgroup import usable_processors
 from sgpu_decl.agent.system.fast_stdlib import dumps, signal, signal_name
 
 TYPE_CHECKING = False
@@ -242,7 +243,7 @@ class RayProcess:
             "--max-worker-port=0",
             f"--dashboard-agent-listen-port={self._claim('agent')}",
             f"--metrics-export-port={self._metrics_port}",
-            f"--num-cpus={options['num_cpus'] or _processors()}",
+            f"--num-cpus={options['num_cpus'] or usable_processors()}",
             f"--num-gpus={options['num_gpus']}",
             f"--resources={dumps(dict(options['resources']))}",
         ]
@@ -478,13 +479,3 @@ def _private_folder(base: str | None) -> str:
     folder = os.path.join(base, name) if base else os.path.join(_TEMPORARY, f"sgpu-{name}")
     os.makedirs(folder, mode=0o700)
     return folder
-
-
-def _processors() -> int:
-    """Return the processors that this process may use: by its affinity, and by the quota of its
-    control groups."""
-    from sgpu_decl.agent.system.cgroup import processor_quota
-
-    quota = processor_quota()
-    usable = len(os.sched_getaffinity(0))
-    return usable if quota is None else max(1, min(usable, int(quota)))

@@ -10,7 +10,7 @@ stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of t
 host, and sends it with the start. A node whose code or environment is missing still joins, but
 starts no ranks: agent 0 then reports one error that names the node.
 
-    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept {left}
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept {left, usage}
                           · signal · ray {...}
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
                           · ray {...}
@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import time
 
+from sgpu_decl.agent.attempt.monitor_files import monitored, usage_in
 from sgpu_decl.agent.attempt.outcome import Outcome
 from sgpu_decl.agent.attempt.previous_output import left_output
 from sgpu_decl.agent.attempt.verdict import RankEnding
@@ -115,7 +116,8 @@ FIRST = Node()
 class Team:
     """One node alone; `Leader` and `Follower` override what differs with several.
 
-    `decides` is False for an agent that does what agent 0 says.
+    `decides` is False for an agent that does what agent 0 says. `others_used` is what the ranks of
+    the other nodes used: see `monitor_files`.
     """
 
     def __init__(self, node: Node, actions: Actions, spec: Mapping[str, Any]) -> None:
@@ -123,6 +125,7 @@ class Team:
         self._spec = spec
         self.actions = actions
         self.decides = True
+        self.others_used: list[dict[str, Any]] = []
 
     @property
     def address(self) -> str:
@@ -230,6 +233,7 @@ class Leader(Team):
         self._restart = restart
         self._endings = []
         self._idle = {}
+        self.others_used = []
         self._unswept = {0, *self._hub.members}
         nodes = {node: Node(node, self.node.count) for node in self._unswept}
         self._unready = {node for node in nodes if nodes[node].ranks(self._spec)}
@@ -277,6 +281,8 @@ class Leader(Team):
             self._is_idle(node)
         elif "swept" in message:
             self._others_left = self._others_left or message["swept"]["left"]
+            if used := usage_in(message["swept"]):
+                self.others_used.append(used)
             self._is_swept(node)
         elif "refused" in message:
             self.actions.rank_refused(Outcome(**message["refused"]))
@@ -374,7 +380,8 @@ class Follower(Team):
         if self.decides:
             self.actions.judge()
         else:
-            self._link.send({"swept": {"left": left_output(self._spec)}})
+            records = self.node.records(self._spec["run_dir"])
+            self._link.send({"swept": {"left": left_output(self._spec), **monitored(records)}})
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "start" in message:

@@ -564,7 +564,7 @@ class Supervisor:
             exit_code=outcome.exit_code,
             first_cause=outcome.cause,
             working_files=working_files(self._spec),
-            **self._monitor.last_progress(),
+            **self._monitor.last_seen(self._team.others_used),
             **last_metrics(self._spec),
             **{"class": failure},
         )

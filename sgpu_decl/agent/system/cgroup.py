@@ -102,6 +102,14 @@ def processor_quota() -> float | None:
     return min(quotas, default=None)
 
 
+def usable_processors() -> int:
+    """Return the processors that this process may use: by its affinity, and by the quota of its
+    control groups."""
+    quota = processor_quota()
+    usable = len(os.sched_getaffinity(0))
+    return usable if quota is None else max(1, min(usable, int(quota)))
+
+
 def _own_cgroup() -> str:
     """Return the folder of this process's group in the v2 tree, or an empty text."""
     mount = place = ""
