@@ -22,7 +22,7 @@ class GpusOfRank(NamedTuple):
 
 
 class MonitorActivity(ActivityReader):
-    """For a node elsewhere: `seen` gives what arrived from there last."""
+    """For nodes elsewhere: `seen` gives what arrived from there last."""
 
     def __init__(self, seen: Callable[[], Mapping[str, Any]]) -> None:
         self._seen = seen
@@ -35,14 +35,26 @@ class MonitorActivity(ActivityReader):
 def measured(
     seen: Mapping[str, Any], view: AttemptView, ranks: Sequence[RankActivity]
 ) -> tuple[datetime | None, Sequence[RankActivity]]:
-    """When the monitor of node 0 looked last, and the ranks with what it saw of those there."""
+    """When the monitor of node 0 looked last, and the ranks with what the monitors of all nodes
+    saw."""
+    others = seen.get("others")
+    nodes = {"0": seen, **(others if isinstance(others, dict) else {})}
+    usage: dict[int, dict[str, Any]] = {}
+    for number, node in nodes.items():
+        there = [rank.rank for rank in view.ranks if str(rank.node_rank or 0) == number]
+        if isinstance(node, dict):
+            usage |= _on_node(node, there)
+    return _moment(seen.get("at")), [replace(one, **usage.get(one.rank, {})) for one in ranks]
+
+
+def _on_node(seen: Mapping[str, Any], ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Fields of `RankActivity` of the ranks of a node, as its monitor saw them."""
     used, devices = seen.get("ranks"), seen.get("devices")
     of_ranks = used if isinstance(used, dict) else {}
-    there = sum(not rank.node_rank for rank in view.ranks)
-    gpus = gpus_of_ranks(devices if isinstance(devices, list) else [], there)
-    return _moment(seen.get("at")), [
-        replace(one, **_usage(of_ranks.get(str(one.rank)), gpus.get(one.rank))) for one in ranks
-    ]
+    gpus = gpus_of_ranks(devices if isinstance(devices, list) else [], len(ranks))
+    return {
+        rank: _usage(of_ranks.get(str(rank)), gpus.get(place)) for place, rank in enumerate(ranks)
+    }
 
 
 def _usage(values: object, gpu: GpusOfRank | None) -> dict[str, Any]:

@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
+from sgpu_decl.agent.attempt.attempt_files import read_json
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.several_nodes.node_wire import _proof
 from sgpu_decl.agent.system.processes import send_signal, start_time
 from sgpu_decl.rendering.spec import Entry, RetrySpec, Warm
-from tests.support import PATIENCE, require
+from tests.progress_reports import REPORT
+from tests.support import PATIENCE, require, until
 
 Record = Callable[..., None]
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
@@ -131,6 +134,19 @@ def test_all_nodes_go_on_from_what_any_of_them_left(make_nodes: Any, saver: int)
     for rank, folder in enumerate((first, second)):
         told = json.loads((folder / f"ranks/{rank}/output.json").read_text())
         assert told == str(folder / "output")
+
+
+def test_node_0_knows_what_the_ranks_of_all_nodes_use(make_nodes: Any) -> None:
+    source = REPORT + BLOCK.split("\n", 2)[2].replace("    while", "    report(1, 9)\n    while")
+    nodes = make_nodes("import signal\n" + source).all()
+
+    def seen() -> Any:
+        return read_json(str(nodes.attempt.folder), MONITOR) or {}
+
+    until(lambda: set(seen().get("others", {}).get("1", {}).get("ranks", {})) == {"2", "3"})
+    assert set(seen()["ranks"]) == {"0", "1"}
+    nodes.agents[0].terminate()
+    nodes.wait()
 
 
 @pytest.mark.parametrize("asked", [0, 1])

@@ -3,7 +3,9 @@
 series.db            what ranks and GPUs used, second by second: see `series_file`
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
                      `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, and
-                     `usage`, see `UsageSums.to_json`, null where nothing is known
+                     `usage`, see `UsageSums.to_json`, null where nothing is known; on node 0 also
+                     `others`, the same of other nodes by their numbers
+monitor.N.json       on node 0: what that of node N was, some seconds ago
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 SERIES = "series.db"
 MONITOR = "monitor.json"
 REPORTED = "progress.json"
+
+
+def monitor_of(node: int) -> str:
+    """The name of the file on node 0 for what the monitor of another node sees."""
+    return f"monitor.{node}.json"
 
 
 USAGE = ("seconds", "nodes", "processors", "processors_there", "memory", "memory_there", "gpus",

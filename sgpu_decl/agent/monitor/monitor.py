@@ -12,9 +12,10 @@ import select
 import socket
 import sqlite3
 import time
+from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
-from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED, monitored
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED, monitor_of, monitored
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
 from sgpu_decl.agent.monitor.progress_estimate import RANKING, ProgressEstimate, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
@@ -33,12 +34,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 _EACH = 1.0  # seconds
+_SILENT = 30.0  # seconds after which a monitor elsewhere has seen nothing new
 _TAIL = 1 << 16  # bytes of a log that are looked at each time
 _STREAMS = ("stderr.log", "stdout.log")
 
 
 class Monitor:
-    """For the ranks of one node in `folder`, which are started for the `restart`-th time.
+    """For the ranks of one node of `nodes` in `folder`, started for the `restart`-th time.
 
     `living` are their processes by their numbers. Programs report progress at the socket
     `listening`, with the `token`.
@@ -50,6 +52,7 @@ class Monitor:
         folder: str,
         *,
         node: int,
+        nodes: int,
         restart: int,
         living: Mapping[int, int],
         devices: Sequence[str],
@@ -57,6 +60,7 @@ class Monitor:
         token: str,
     ) -> None:
         self._folder = folder
+        self._others = range(1, nodes) if node == 0 else range(0)
         self._listening = socket.socket(fileno=listening) if listening >= 0 else None
         self._token = token
         self._usage = {rank: RankUsage(pid) for rank, pid in living.items()}
@@ -127,12 +131,23 @@ class Monitor:
             "devices": devices,
             "progress": self._said(clock),
             "usage": self._sums.to_json(),
+            "others": self._seen_elsewhere(),
         }
         try:
             write_atomic(self._folder, MONITOR, encode(now))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise  # the folder is gone: nobody looks any more
+
+    def _seen_elsewhere(self) -> dict[str, Any]:
+        """What the monitors of other nodes saw, of those that do still look."""
+        found = {}
+        for node in self._others:
+            name = monitor_of(node)
+            with suppress(OSError):
+                if time.time() - os.stat(os.path.join(self._folder, name)).st_mtime < _SILENT:
+                    found[str(node)] = read_json(self._folder, name)
+        return found
 
     def _take(self, report: Report) -> None:
         """Note a report; called in the thread of the server, too."""

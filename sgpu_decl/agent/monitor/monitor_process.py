@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
+    from sgpu_decl.agent.several_nodes.node_group import Node
     from sgpu_decl.agent.system.loop import Loop
 
 _LATE = 2.0  # seconds: shorter runs are not measured
@@ -29,10 +30,10 @@ _TOKEN_FILE = "progress.token"  # noqa: S105  the name of a file
 
 
 class MonitorProcess:
-    """`folder` holds the records of the node, whose number is `node`."""
+    """`folder` holds the records of the `node`."""
 
     def __init__(
-        self, spec: Mapping[str, Any], folder: str, node: int, loop: Loop, record: AttemptRecord
+        self, spec: Mapping[str, Any], folder: str, node: Node, loop: Loop, record: AttemptRecord
     ) -> None:
         self._spec = spec
         self._folder = folder
@@ -104,8 +105,8 @@ class MonitorProcess:
 
             restart, living, devices = self._what
             monitor = Monitor(
-                self._spec, self._folder, node=self._node, restart=restart, living=living,
-                devices=devices, listening=listening, token=self._token,
+                self._spec, self._folder, node=self._node.number, nodes=self._node.count,
+                restart=restart, living=living, devices=devices, listening=listening, token=self._token,
             )  # fmt: skip
             monitor.run(ending)
         except Exception as error:  # noqa: BLE001  the run goes on without it

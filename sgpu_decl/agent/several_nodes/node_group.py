@@ -11,7 +11,7 @@ host, and sends it with the start. A node whose code or environment is missing s
 starts no ranks: agent 0 then reports one error that names the node.
 
     follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept {left, usage}
-                          · signal · ray {...}
+                          · signal · ray {...} · seen {ranks, devices, ...}
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
                           · ray {...}
 """
@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
-from sgpu_decl.agent.attempt.monitor_files import monitored, usage_in
+from sgpu_decl.agent.attempt.attempt_files import encode, read_json, write_atomic
+from sgpu_decl.agent.attempt.monitor_files import MONITOR, monitor_of, monitored, usage_in
 from sgpu_decl.agent.attempt.outcome import Outcome
 from sgpu_decl.agent.attempt.previous_output import left_output
 from sgpu_decl.agent.attempt.verdict import RankEnding
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 
 SILENCE = 10.0
+_SEEN = 5.0  # seconds between two looks at what the monitor of a node saw
 _PATIENCE = 600.0  # seconds until all nodes must have joined, without a startup_timeout
 
 
@@ -288,6 +291,10 @@ class Leader(Team):
             self.actions.rank_refused(Outcome(**message["refused"]))
         elif "ray" in message:
             self.actions.ray_reported(node, message["ray"])
+        elif "seen" in message:
+            records = self.node.records(self._spec["run_dir"])
+            with suppress(OSError):
+                write_atomic(records, monitor_of(node), encode(message["seen"]))
         elif "signal" in message:
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
@@ -345,6 +352,7 @@ class Follower(Team):
         self._link = link
         self._record = record
         self._patience = spec["startup_timeout"] or _PATIENCE
+        self._seen_at: object = None
         link.on_joined = self._joined
         link.on_message = self._receive
         link.on_lost = self._lost
@@ -398,13 +406,24 @@ class Follower(Team):
         elif "kill" in message:
             self.actions.kill_ranks()
         elif "finish" in message:
+            self._loop.cancel("seen")
             self._link.close()
             self.actions.finish(Outcome(**message["finish"]))
 
     def _joined(self) -> None:
         self.decides = False
+        self._show_seen()
+
+    def _show_seen(self) -> None:
+        """Bring what the monitor of this node sees to that of node 0, now and then."""
+        seen = read_json(self.node.records(self._spec["run_dir"]), MONITOR)
+        if seen is not None and seen.get("at") != self._seen_at:
+            self._seen_at = seen.get("at")
+            self._link.send({"seen": seen})
+        self._loop.after("seen", _SEEN, self._show_seen)
 
     def _lost(self, why: str) -> None:
+        self._loop.cancel("seen")
         self.decides = True
         self._record.event("node_lost", node=0, reason=why)
         self.actions.node_lost(0, why)

@@ -101,7 +101,7 @@ class Supervisor:
         self._tracker = TrackerProcess(
             spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )
-        self._monitor = MonitorProcess(spec, self._folder, node.number, self._loop, self._record)
+        self._monitor = MonitorProcess(spec, self._folder, node, self._loop, self._record)
         tree = ProcessTree(rank_marks(spec["token"], node.number))
         self._sweep = Sweep(
             tree, self._loop, self._record,

@@ -60,18 +60,25 @@ def test_use_is_that_which_the_monitor_saw(tmp_path: Path) -> None:
     assert looked(tmp_path, 3, state="succeeded") == [RankActivity(rank=rank) for rank in range(3)]
 
 
-def test_of_several_nodes_the_ranks_of_the_first_are_known() -> None:
+def test_the_ranks_of_all_nodes_are_known_whose_monitors_look() -> None:
     seen = {
         "at": AT,
         "ranks": {"0": {"cpu": 1000, "memory": 7}, "1": {"cpu": 10, "memory": 8}},
         "devices": [{"device": 1, "utilisation": 50}],
+        "others": {
+            "1": {
+                "ranks": {"2": {"cpu": 500, "memory": 9}, "3": {"cpu": 20, "memory": 9}},
+                "devices": [{"device": 0, "utilisation": 30}],
+            },
+            "2": None,
+        },
     }
-    ranks = tuple(RankView(rank=rank, node_rank=rank // 2, state="running") for rank in range(4))
+    ranks = tuple(RankView(rank=rank, node_rank=rank // 2, state="running") for rank in range(6))
     reader = MonitorActivity(lambda: seen)
-    at, found = reader.look(replace(view(4), ranks=ranks))
+    at, found = reader.look(replace(view(6), ranks=ranks))
     assert at is not None
-    assert [one.cpu for one in found] == [100, 1, None, None]
-    assert [one.gpu for one in found] == [None, 50, None, None]
+    assert [one.cpu for one in found] == [100, 1, 50, 2, None, None]
+    assert [one.gpu for one in found] == [None, 50, 30, None, None, None]
     assert reader.newest_lines(view(4), 0) is None
 
 
