@@ -106,7 +106,8 @@ class MonitorProcess:
             restart, living, devices = self._what
             monitor = Monitor(
                 self._spec, self._folder, node=self._node.number, nodes=self._node.count,
-                restart=restart, living=living, devices=devices, listening=listening, token=self._token,
+                restart=restart, living=living, devices=devices, listening=listening,
+                token=self._token,
             )  # fmt: skip
             monitor.run(ending)
         except Exception as error:  # noqa: BLE001  the run goes on without it
