@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo docs test test-all test-ray bench faults soak clean
+.PHONY: help demo docs test test-all test-ray test-gpu bench faults soak clean
 
 # torch for the demo and the tests: any words that `pip install` takes.
 TORCH ?= torch==2.13.0
@@ -31,6 +31,7 @@ help:
 	@echo 'make test      install, then lint, types, import law and the quick tests'
 	@echo 'make test-all  install, then the long tests: kill matrices, whole trainings'
 	@echo 'make test-ray  install, then all tests that start Ray clusters, with both versions of Ray'
+	@echo 'make test-gpu  install, then the tests for a machine with an NVIDIA GPU: six minutes'
 	@echo 'make bench     the benchmark table, as ratios'
 	@echo 'make faults    the fault tests beside torchrun, written to docs/faults.md'
 	@echo 'make soak      the fault tests, COUNT=$(COUNT) times over, KILLS=$(KILLS) random kills, and LAUNCHES=$(LAUNCHES)'
@@ -95,6 +96,10 @@ test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
+
+# One at a time: they measure what is free.
+test-gpu: .venv/.test
+	$(BIN)/python -m pytest -q -s -m gpu tests/gpu_machine
 
 # Unset, or every import is measured as a compilation.
 bench: .venv/.test

@@ -12,7 +12,7 @@ import torch.distributed.checkpoint as dcp
 from data import Recurrence
 from model import TrainingState, Transformer
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.utils.data import DataLoader, DistributedSampler
 
 
@@ -23,6 +23,7 @@ def main(
     lr: float = 2e-3,
     log_every: int = 16,
     checkpoint_every: int = 2,
+    dtype: str = "float32",
 ) -> dict[str, Any]:
     """Train, and return what every rank saw.
 
@@ -30,10 +31,11 @@ def main(
         batch: sequences per rank and step.
         log_every: steps between two metrics in MLflow.
         checkpoint_every: epochs between two checkpoints; the last epoch always writes one.
+        dtype: what layers compute in: `float32` or `bfloat16`. Weights are kept in `float32`.
     """
     device = join()
     try:
-        return train(device, epochs, samples, batch, lr, log_every, checkpoint_every)
+        return train(device, epochs, samples, batch, lr, log_every, checkpoint_every, dtype)
     finally:
         dist.destroy_process_group()
 
@@ -57,6 +59,7 @@ def train(
     lr: float,
     log_every: int,
     checkpoint_every: int,
+    dtype: str,
 ) -> dict[str, Any]:
     rank, world = dist.get_rank(), dist.get_world_size()
     dataset = Recurrence(count=samples)
@@ -66,9 +69,10 @@ def train(
     torch.manual_seed(0)  # the same first weights on every rank
     model = Transformer().to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    policy = MixedPrecisionPolicy(param_dtype=getattr(torch, dtype), reduce_dtype=torch.float32)
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     print(f"rank {rank} of {world} on {device}: {parameters:,} parameters, {len(loader)} steps")
 
