@@ -14,7 +14,7 @@ from typing import Any
 from measuring import Row
 from ranks import launch_ranks
 
-from sgpu_decl.agent.attempt.monitor_files import progress_in
+from sgpu_decl.agent.attempt.monitor_files import monitored
 from sgpu_decl.agent.system.locks import held
 from sgpu_decl.rendering.spec import Entry
 
@@ -47,7 +47,7 @@ def progress(scratch: Path) -> Iterator[Row]:
     while running:
         time.sleep(1)
         for name, folder in list(running.items()):
-            seen = progress_in(str(folder)).get("progress")
+            seen = monitored(str(folder)).get("progress")
             if seen is not None:
                 looks[name].append((time.monotonic(), seen))
             if not held(str(folder / "supervisor.lock")):
