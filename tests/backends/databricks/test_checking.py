@@ -180,6 +180,23 @@ def test_an_answer_of_the_validation_blocks_only_where_it_names_a_field(
     assert words in check.summary
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_validation_is_asked_once_about_runs_that_differ_in_their_names(
+    bench: DatabricksBench, *, refused: bool
+) -> None:
+    bench.declare(more="matrix: {timeout: [1h, 2h], n: [1, 2, 3]}\ntimeout: ${matrix.timeout}\n")
+    if refused:
+        bench.fault("POST */config:validate", status_code=200, body=KNOWN_FIELD, times=0)
+    bench.forget_requests()
+
+    plan = bench.plan()
+
+    assert len(plan.changes) == 6
+    assert len(bench.requests("config:validate")) == 2
+    found = [item for item in plan.checks if item.code == "workspace_refuses"]
+    assert len(found) == refused  # at the place of all six
+
+
 @pytest.mark.parametrize("staging", ["", "/Workspace/Shared/team", "/Volumes/a/b/c"])
 def test_the_validation_is_asked_with_a_path_where_the_command_can_lie(
     bench: DatabricksBench, staging: str

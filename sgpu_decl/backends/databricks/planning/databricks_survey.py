@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import FIRST_ANSWER, Connection
 from sgpu_decl.backends.databricks.options import DatabricksOptions
@@ -42,6 +43,7 @@ class DatabricksSurvey(RemoteSurvey):
         super().__init__(pythons)
         self._workspaces = workspaces
         self._expected: set[BackendOptions] = set()
+        self._refusals: dict[str, Sequence[Mapping[str, Any]]] = {}
 
     def expect(self, config: RunConfig) -> None:
         if config.backend in self._expected:
@@ -110,7 +112,7 @@ class DatabricksSurvey(RemoteSurvey):
             findings += self._clock(workspace.connection, places)
             accessible = _pools(catalog, config)
             choice, _ = choose_pool(config, os.environ, accessible=accessible)
-            checks = RemoteChecks(workspace, catalog, config, places)
+            checks = RemoteChecks(workspace, catalog, config, places, self._refusals)
             findings += checks.findings(choice)
             if not has_errors(findings):
                 findings += checks.validated(choice.placement.id if choice is not None else None)

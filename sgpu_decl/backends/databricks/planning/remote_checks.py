@@ -1,7 +1,7 @@
 """What only the workspace itself can say of a run before it is submitted."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
@@ -36,6 +36,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.places.file_place import PlaceMissing
 
 VALIDATION = "/api/2.0/ai-training/config:validate"
@@ -65,12 +66,14 @@ class RemoteChecks:
     Args:
         catalog: what it offers.
         places: where the fields of the config are.
+        refusals: what `config:validate` said of what it was asked already.
     """
 
     workspace: Workspace
     catalog: Catalog
     config: RunConfig
     places: Mapping[str, Place]
+    refusals: MutableMapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def findings(self, choice: PoolChoice | None) -> Iterator[Diagnostic]:
         """What stands in the way of the run, without `validated`.
@@ -208,24 +211,23 @@ class RemoteChecks:
     def validated(self, placement: str | None) -> Iterator[Diagnostic]:
         """What `config:validate` says, if the workspace has it. It is asked about the request that
         `apply` submits. Only the last folders of the command's path are missing: they name the
-        attempt, and the answer holds for all attempts.
+        attempt, and the answer holds for all attempts, and for all runs that differ in their names
+        alone.
 
         Args:
             placement: that of the launch.
         """
         workspace = self.workspace
-        folder = workspace.area.layout.commands(f"{workspace.area.layout.runs}/{self.config.name}")
-        body = validation_body(
-            StagedLaunch(
-                config=self.config,
-                folder=folder,
-                experiments=workspace.experiments,
-                placement=placement,
-            )
-        )
         answers = workspace.connection.answers
-        if answers.cached(body) == []:
+        question = self._request(placement, "run")
+        if answers.cached(question) == []:
             return
+        key = canonical([workspace.connection.host, question])
+        if key in self.refusals:
+            for error in self.refusals[key]:
+                yield from self._refused(error)
+            return
+        body = self._request(placement, self.config.name)
         errors: Sequence[Mapping[str, Any]] = ()
         with without_refusals():
             try:
@@ -234,12 +236,23 @@ class RemoteChecks:
             except PlaceMissing:  # the workspace does not have it
                 errors = ()
             except Rejected as refusal:  # it may not know a field of ours
-                yield from self._refused({"message": refusal.message})
-                return
+                errors = ({"message": refusal.message},)
             if not errors:
-                answers.remember(body, [])
+                answers.remember(question, [])
+        self.refusals[key] = errors
         for error in errors:
             yield from self._refused(error)
+
+    def _request(self, placement: str | None, name: str | None) -> dict[str, Any]:
+        """What is asked about the run, if that were its name."""
+        layout = self.workspace.area.layout
+        staged = StagedLaunch(
+            config=self.config.model_copy(update={"name": name}),
+            folder=layout.commands(f"{layout.runs}/{name}"),
+            experiments=self.workspace.experiments,
+            placement=placement,
+        )
+        return validation_body(staged)
 
     def _refused(self, error: Mapping[str, Any]) -> Iterator[Diagnostic]:
         """An answer that names a field of the YAML is an error. Any other may be about the question
