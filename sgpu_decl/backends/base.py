@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.plan import PlanPlatform
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
+    from sgpu_decl.model.run_usage import RunUsage
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.tracking.last_metrics import MetricSource
 
@@ -339,6 +340,11 @@ class Attempts(Protocol):
 
     def activity(self, record: LaunchRecord) -> "ActivityReader | None":  # noqa: ARG002  a default
         """What says what the ranks of an attempt do now; None where the backend cannot tell."""
+        return None
+
+    def past_usage(self, record: LaunchRecord) -> "RunUsage | None":  # noqa: ARG002  a default
+        """What an attempt used that has ended, as far as this machine knows: no platform is
+        asked."""
         return None
 
     def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:  # noqa: ARG002  a default

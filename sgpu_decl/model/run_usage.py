@@ -10,8 +10,9 @@ from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import type_of_device
 
-__all__ = ["RunUsage", "joined_usage", "usage_advice", "usage_in", "usage_words"]
+__all__ = ["MEASURED", "RunUsage", "joined_usage", "usage_advice", "usage_in", "usage_words"]
 
+MEASURED = 10.0  # seconds: a shorter run only starts
 _ENOUGH = 60.0  # seconds: shorter runs start more than they compute
 _MIB = 1 << 20
 

@@ -16,14 +16,17 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.backend_kinds import capabilities_of
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.plan_options import ON_ACTIVE, PlanOptions
+from sgpu_decl.model.run_usage import MEASURED, RunUsage
 from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner import planner
+from sgpu_decl.planner.estimate import gpus_of
 from sgpu_decl.planner.launch_checks import resume_checks
 from sgpu_decl.planner.needs import needed_by_active
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.renames import moved, moves_of
+from sgpu_decl.planner.usage_checks import PAST_ATTEMPTS, usage_checks
 from sgpu_decl.planning.checkout import Checkout, production_checks
 from sgpu_decl.planning.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.planning.live_state import observe
@@ -36,6 +39,8 @@ from sgpu_decl.planning.project import Project, now
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
     from sgpu_decl.model.job import DesiredJob, ObservedJob
+
+_NOTED = 20  # launches of which a plan says what the attempts before used
 
 
 def prepare(
@@ -117,6 +122,7 @@ def prepare(
     )
     inputs = _with_facts(seen, project, gathered, *jobs)
     plan = _with_resumes(project, inputs, planner.plan(inputs))
+    plan = _with_past_usage(project, inputs, plan)
     git = checkout.head
     if base is not None and git is not None:
         plan = _compared(project, plan, base, checkout, inputs)
@@ -334,6 +340,32 @@ def _with_resumes(project: Project, inputs: PlanInputs, plan: Plan) -> Plan:
     outputs = earlier_outputs(project, inputs.state, launches)
     launched = [resuming[change.address] for change in launches]
     return planner.with_infos(plan, resume_checks(launched, outputs))
+
+
+def _with_past_usage(project: Project, inputs: PlanInputs, plan: Plan) -> Plan:
+    """The plan with what the last attempts of its launches used: of some launches, since nobody
+    reads a note for each of many."""
+    again = [
+        one
+        for one in plan.changes
+        if one.launches and one.launch is not None and one.attempt is not None and one.attempt > 1
+        if gpus_of(one.launch.inputs.spec.fields)
+    ][:_NOTED]
+    if not again:
+        return plan
+    past = {str(one.address): _past_usage(project, inputs.state, one) for one in again}
+    addresses = {one.address for one in again}
+    launched = [item for item in inputs.desired if item.address in addresses]
+    return planner.with_infos(plan, usage_checks(launched, past))
+
+
+def _past_usage(project: Project, state: State, change: Change) -> list[RunUsage]:
+    """What the last attempts of a run used that were long enough, the newest first."""
+    history = project.states.history(change.moved_from or change.address)
+    alike = [one for one in history if one.backend == change.backend][-PAST_ATTEMPTS:]
+    attempts = project.backend(change.backend).attempts
+    found = [attempts.past_usage(state.launch_of(one)) for one in reversed(alike)]
+    return [one for one in found if one is not None and one.seconds >= MEASURED]
 
 
 def _jobs(

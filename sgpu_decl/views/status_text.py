@@ -28,7 +28,6 @@ _COLOURS = {
     SKIPPED: Colour.YELLOW,
 }
 _LONGEST_CAUSE = 72
-_MEASURED = 10.0  # seconds: a shorter run only starts
 _MOST_RANKS = 8  # that are listed by their numbers
 _WAITS: Mapping[str, str] = MappingProxyType(
     {
@@ -144,10 +143,12 @@ def usage_line(view: AttemptView) -> str:
     """What an attempt used that has ended, and how many GPUs would do; empty where that was not
     measured for long enough."""
     usage = view.usage
-    if usage is None or view.state.active or usage.seconds < _MEASURED:
+    if usage is None or view.state.active:
         return ""
-    from sgpu_decl.model.run_usage import usage_advice, usage_words
+    from sgpu_decl.model.run_usage import MEASURED, usage_advice, usage_words
 
+    if usage.seconds < MEASURED:
+        return ""
     # How much a run needs that failed is not known.
     advice = usage_advice(usage) if view.state is AttemptState.SUCCEEDED else ""
     return ": ".join(filter(None, [usage_words(usage), advice]))

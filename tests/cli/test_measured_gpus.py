@@ -56,6 +56,27 @@ def test_gpus_that_tell_nothing_are_not_guessed(on: Callable[..., Shell]) -> Non
     assert sgpu("wait", "train").code == 0
 
 
+def test_what_was_used_is_said_at_the_end_and_in_the_next_plan(on: Callable[..., Shell]) -> None:
+    sgpu = on(*GPUS)
+    sgpu.write("run.yaml", RUN)
+    sgpu.write("train.py", "")
+    assert sgpu("apply", "-y").code == 0
+    path = sgpu.folder / ".sgpu/default/runs/train/1/outcome.json"
+    outcome = json.loads(path.read_text())
+    # As if it had taken an hour.
+    outcome["usage"] = {
+        "seconds": 3600.0, "nodes": 1, "gpus": 2, "gpu_name": "NVIDIA H100 80GB HBM3",
+        "gpu_percent": 11.0, "gpus_unused": 0, "gpu_memory": 9_300, "gpu_memory_there": 81_559,
+    }  # fmt: skip
+    path.write_text(json.dumps(outcome))
+    words = "used 11 % of 2 H100 and at most 9 of 80 GB"
+    assert f"{words}: 1 GPU would do" in sgpu("show", "train").out
+    assert f"{words}: 1 GPU would do" in sgpu("wait", "train").err
+    assert json.loads(sgpu("show", "train", "-o", "json").out)["data"]["usage"]["gpus"] == 2
+    assert words not in sgpu("plan").out
+    assert f"the last attempt {words}" in sgpu("plan", "--rerun", "train").out
+
+
 def _devices(path: Path) -> Any:
     try:
         return json.loads(path.read_text())["devices"]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.attempt_details import CodeCopy, FirstCause
     from sgpu_decl.model.rank_output import Output, RankStack
+    from sgpu_decl.model.run_usage import RunUsage
     from sgpu_decl.model.step_progress import Progress
 
 _FRAME = r'(?m)^ *File "([^"\n]+)", line \d+'
@@ -148,6 +149,10 @@ class LocalAttempts(Attempts):
                 not (follow and attempt_status.attempt_exists(folder) and _active(folder))
             ),
         )
+
+    def past_usage(self, record: LaunchRecord) -> "RunUsage | None":
+        view = self.look([record]).get(record.ref)
+        return view.usage if view is not None and not view.state.active else None
 
     def activity(self, record: LaunchRecord) -> "ActivityReader":
         from sgpu_decl.backends.local.local_activity import LocalActivity

@@ -21,6 +21,7 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import Output
+from sgpu_decl.model.run_usage import RunUsage, usage_in
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.tracking.mlflow_status import outcome
@@ -318,6 +319,10 @@ class RemoteAttempts(Attempts):
         return replace(
             status, view=replace(status.view, progress=progress_in(seen.get("progress")))
         )
+
+    def past_usage(self, record: LaunchRecord) -> RunUsage | None:
+        ended = self._launches.memory.get(record).get("ended")
+        return usage_in(ended.get("usage")) if isinstance(ended, Mapping) else None
 
     def activity(self, record: LaunchRecord) -> "ActivityReader":
         """It is as old as `look` has it: nothing is asked for it."""
