@@ -72,7 +72,7 @@ ANSWERS = {
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. For a saved plan, the plan; for a job, the job.",
-        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem notices not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files notices[]=A-notice history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
+        sometimes="restart restarts waiting_for ray working_files metrics metrics_problem usage idle notices not_responding_since processes_left unavailable way_out unknown_since hidden_from overdue runs", inside="ranks[]=A-rank first_cause=A-first-cause restarts[]=A-restart ray=A-Ray-cluster working_files=Working-files notices[]=A-notice usage=A-use idle=A-lack-of-use history[]=An-attempt-of-the-history runs[]=A-row-of-a-table",
     ),
     "results": _answer(
         "results", "`{\"rank\", \"value\"}` in the order of ranks. A value that JSON cannot hold is `{\"pickle\": path, \"repr\": "
@@ -209,6 +209,8 @@ OBJECTS = {
             "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
             "metrics": "the last values in `metrics.json` of its output by name, once it has ended; `null` for one that is not finite",
             "metrics_problem": "the part of `metrics.json` that could not be read",
+            "usage": "[what it used](#a-use), once that was measured",
+            "idle": "[how little it uses](#a-lack-of-use), while that is less than `idle` allows",
             "notices": "[who was told](#a-notice) of its end by `on_finish`; only in `sgpu show`, and for runs on other machines",
             "not_responding_since": "the time at which its supervisor stopped answering",
             "processes_left": "pids of processes that nobody supervises",
@@ -221,7 +223,7 @@ OBJECTS = {
         },
         {
             "ranks[]": "A rank", "first_cause": "A first cause", "restarts[]": "A restart", "ray": "A Ray cluster",
-            "working_files": "Working files", "notices[]": "A notice",
+            "working_files": "Working files", "notices[]": "A notice", "usage": "A use", "idle": "A lack of use",
         },
     ),
     "A rank": Object(
@@ -264,7 +266,33 @@ OBJECTS = {
             "starts_at": "the time when they start again",
             "rank": "the rank that caused it, or `null`",
             "class": "see [Failures](../running.md#failures)",
+            "kind": "one of [the kinds that sgpu knows](../failures.md), or `null`",
             "summary": "one line",
+        }
+    ),
+    "A use": Object(
+        {
+            "seconds": "how long its nodes were measured",
+            "nodes": "how many nodes were measured",
+            "processors": "how many processors its ranks kept busy together: the mean; or `null`",
+            "processors_there": "the processors that they could use, or `null`",
+            "memory": "MiB that the ranks of one node had in memory together, at most; or `null`",
+            "memory_there": "MiB of memory of that node, or `null`",
+            "gpus": "how many GPUs were measured",
+            "gpu_name": "what the driver calls them, or `null`",
+            "gpu_percent": "the share of time in which a GPU ran a kernel: the mean, in percent; or `null`",
+            "gpus_unused": "how many of the GPUs never ran a kernel",
+            "gpu_memory": "MiB that were used of one GPU, at most; or `null`",
+            "gpu_memory_there": "MiB of memory of that GPU, or `null`",
+        }
+    ),
+    "A lack of use": Object(
+        {
+            "of": "`gpus`, or `processors` where no GPU could be measured",
+            "count": "how many GPUs, or ranks",
+            "percent": "the mean use of the one that was used most",
+            "limit": "`idle.below`, in percent",
+            "seconds": "`idle.for`",
         }
     ),
     "A Ray cluster": Object(

@@ -20,6 +20,7 @@ from sgpu_decl.model.run_outputs import with_folders
 from sgpu_decl.rendering import spec
 from sgpu_decl.rendering.spec import (
     Entry,
+    IdleSpec,
     LaunchSpec,
     OnFinishSpec,
     RaySpec,
@@ -133,6 +134,7 @@ def launch_spec(
         grace=config.grace.seconds,
         startup_timeout=config.startup_timeout.seconds if config.startup_timeout else None,
         progress_timeout=config.progress_timeout.seconds if config.progress_timeout else None,
+        idle=IdleSpec.of(config.idle) if config.idle is not None else None,
         retry=RetrySpec.of(config.retry),
         resume=config.resume is not None,
         master_port=config.launch.master_port,

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.env import SecretRef
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.idle import Percent
 from sgpu_decl.config.on_finish import WebhookUrl
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
@@ -27,6 +28,7 @@ _WORDS: dict[object, str] = {
     str: "text",
     Duration: "duration (`90s`, `6h`)",
     Size: "size (`2GiB`)",
+    Percent: "share (`5%`)",
     GpuType: "type of GPU",
     SecretRef: "reference to a secret",
     WebhookUrl: "URL, or reference to a secret",

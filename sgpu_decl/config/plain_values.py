@@ -17,10 +17,9 @@ from pydantic.fields import FieldInfo
 
 from sgpu_decl.config.backend import DEFAULT, BackendOptions, known_options, options_of
 from sgpu_decl.config.block import Block, FilePath
-from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.text_types import Duration, Size
+from sgpu_decl.config.text_types import Textual
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.tokens import SHORTEST, find_token, mask_found
 from sgpu_decl.errors import BackendError
@@ -61,7 +60,7 @@ def shape_of(annotation: object) -> Shape:
                 elsewhere=elsewhere,
                 other_tools=annotation.other_tools,
             )
-        if issubclass(annotation, str | Duration | Size | GpuType):
+        if issubclass(annotation, str | Textual):
             return TEXT
     return Shape()
 

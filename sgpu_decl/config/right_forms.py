@@ -27,6 +27,7 @@ RIGHT_FORMS = {
     "type": "GPU",
     "launch": "{warm: auto}",
     "launch.warm": "[torch]",
+    "idle": "{below: 5%, for: 20m, then: warn}",
     "lifecycle": "{prevent_destroy: true}",
     "lifecycle.ignore_changes": "[env.variables.SEED]",
     "logs": "{redact: true}",

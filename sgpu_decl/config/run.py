@@ -21,6 +21,7 @@ from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.idle import Idle
 from sgpu_decl.config.on_finish import OnFinish
 from sgpu_decl.config.other_tool_keys import OTHER_TOOL_KEYS
 from sgpu_decl.config.ray import Ray
@@ -171,6 +172,9 @@ class RunConfig(Block):
     )
     progress_timeout: Limit | None = Field(
         None, description="How long ranks may show no sign of progress."
+    )
+    idle: Idle | None = Field(
+        None, description="What happens to a run that does nothing with its GPUs; default: nothing."
     )
     resume: Literal["auto"] | None = Field(
         None,

@@ -13,6 +13,7 @@ from sgpu_decl.config.cross_field import ORIGINS, ComparedFields, contradictions
 from sgpu_decl.config.entry import calls_function, is_entrypoint
 from sgpu_decl.config.error_messages import ErrorExplainer, misspelt
 from sgpu_decl.config.gpu_type import GpuType
+from sgpu_decl.config.idle import unmeasured
 from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.on_finish import open_addresses
@@ -136,12 +137,17 @@ def read_run(
         if config is None or has_errors(findings):
             return (), tuple(findings)
         run = DeclaredRun(config=config, key="", places=Places(node), spec=spec_of(config))
-        findings += [*_unused_limit(config, node), *open_addresses((run,), run.places)]
+        findings += [*_unused_limit(config, node), *_remarks((run,), run.places)]
         return (run,), tuple(findings)
     runs, new_findings = _of_matrix(explainer, node, matrix, name, context, texts)
     findings += at_new_places(new_findings, findings)
     runs = () if has_errors(findings) else runs
-    return runs, (*findings, *open_addresses(runs, Places(node)))
+    return runs, (*findings, *_remarks(runs, Places(node)))
+
+
+def _remarks(runs: Sequence[DeclaredRun], places: Mapping[str, Place]) -> tuple[Diagnostic, ...]:
+    """Warnings about the fields of a run, or of its cells."""
+    return (*open_addresses(runs, places), *unmeasured(runs, places))
 
 
 def _text_arguments(node: yaml_nodes.Mapping, context: ReferenceContext) -> Mapping[str, Shape]:

@@ -19,7 +19,7 @@ from sgpu_decl.config.field_help import (
 from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema, stream_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.text_types import Duration, Size
+from sgpu_decl.config.text_types import Textual
 from sgpu_decl.model.target import BASE, TARGET_NAME
 from sgpu_decl.text.variable_types import TYPES
 
@@ -68,7 +68,7 @@ class _Generator(GenerateJsonSchema):
     """Amounts are shown as users write them, and fields that have no default show none."""
 
     def encode_default(self, dft: Any) -> Any:
-        return str(dft) if isinstance(dft, Duration | Size) else super().encode_default(dft)
+        return str(dft) if isinstance(dft, Textual) else super().encode_default(dft)
 
 
 def documents() -> dict[str, Schema]:

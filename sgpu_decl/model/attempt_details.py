@@ -13,13 +13,15 @@ from sgpu_decl.model.jsonable import Json
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """Why the ranks of an attempt were started again for the `number`th time: how they ended at
-    `at`, by the fault of `rank` where it was one rank's. They start at `starts_at`."""
+    `at`, by the fault of `rank` where it was one rank's. They start at `starts_at`. `failure` and
+    `kind` are as in `FirstCause`."""
 
     number: int = field(metadata=written_as("restart"))
     at: datetime
     starts_at: datetime
     rank: int | None
     failure: str = field(metadata=written_as("class"))
+    kind: str | None = None
     summary: str
 
     @property
@@ -151,6 +153,7 @@ def restarts_in(status: Mapping[str, Any]) -> tuple[Restart, ...]:
             starts_at=datetime.fromisoformat(item["starts_at"]),
             rank=item["rank"],
             failure=item["class"],
+            kind=item.get("kind"),  # older agents do not say it
             summary=item["summary"],
         )
         for item in status.get("restarts") or ()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         WorkingFiles,
     )
     from sgpu_decl.model.ray_size import RayStatus
-    from sgpu_decl.model.run_usage import RunUsage
+    from sgpu_decl.model.run_usage import RunIdle, RunUsage
 
 __all__ = [
     "SKIPPED",
@@ -61,14 +61,15 @@ class AttemptView:
     `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. `progress` says how far it is, or was, as far as its ranks tell, and `usage` what they
-    used, as far as it was measured. `metrics` are the last values in the `metrics.json` of its
-    output, once it has ended, and `metrics_problem` says what could not be read of it. `notices`
-    say who was told of the end. Since `not_responding_since` its supervisor gives no sign of life;
-    `processes_left` run on though nobody supervises them. `unavailable` says why it cannot be asked
-    from here, and `way_out` the next step; everything else is then as it was known last, at
-    `unknown_since` if that is known, and `hidden_from` is the user from whom its platform hides it.
-    One that is `overdue` must have ended since, by its own limits or by what the platform shows;
-    its state is `lost`, for want of a better word, and nobody may record that.
+    used, as far as it was measured; `idle` is there while that is too little. `metrics` are the
+    last values in the `metrics.json` of its output, once it has ended, and `metrics_problem` says
+    what could not be read of it. `notices` say who was told of the end. Since
+    `not_responding_since` its supervisor gives no sign of life; `processes_left` run on though
+    nobody supervises them. `unavailable` says why it cannot be asked from here, and `way_out` the
+    next step; everything else is then as it was known last, at `unknown_since` if that is known,
+    and `hidden_from` is the user from whom its platform hides it. One that is `overdue` must have
+    ended since, by its own limits or by what the platform shows; its state is `lost`, for want of a
+    better word, and nobody may record that.
     """
 
     ref: AttemptRef = field(metadata=UNWRITTEN)
@@ -89,6 +90,7 @@ class AttemptView:
     working_files: "WorkingFiles | None" = field(default=None, metadata=SOMETIMES)
     progress: "RunProgress | None" = field(default=None, metadata=SOMETIMES)
     usage: "RunUsage | None" = field(default=None, metadata=SOMETIMES)
+    idle: "RunIdle | None" = field(default=None, metadata=SOMETIMES)
     metrics: Mapping[str, float] = field(default_factory=dict, metadata=SOMETIMES)
     metrics_problem: str | None = field(default=None, metadata=SOMETIMES)
     notices: "tuple[EndNotice, ...]" = field(default=(), metadata=SOMETIMES)
@@ -130,9 +132,9 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
     or a `status` object."""
     failure, cause = status.get("class"), status.get("first_cause")
     files, restarts = status.get("working_files"), status.get("restarts")
-    progress, usage = status.get("progress"), status.get("usage")
-    if usage:
-        from sgpu_decl.model.run_usage import usage_in
+    progress, usage, idle = status.get("progress"), status.get("usage"), status.get("idle")
+    if usage or idle:
+        from sgpu_decl.model.run_usage import idle_in, usage_in
     if cause or files or restarts or progress:
         from sgpu_decl.model.attempt_details import (
             WorkingFiles,
@@ -162,6 +164,7 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         else None,
         progress=progress_in(progress) if progress else None,
         usage=usage_in(usage) if usage else None,
+        idle=idle_in(idle) if idle else None,
         metrics=_metrics(status["metrics"]) if status.get("metrics") else {},
         metrics_problem=status.get("metrics_problem"),
         notices=notices_in(status.get("notices") or ()),

@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from math import ceil, isfinite
 
-from sgpu_decl.diagnostics.amounts import size
+from sgpu_decl.diagnostics.amounts import duration, size
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import type_of_device
 
-__all__ = ["MEASURED", "RunUsage", "joined_usage", "usage_advice", "usage_in", "usage_words"]
+__all__ = [
+    "MEASURED",
+    "RunIdle",
+    "RunUsage",
+    "idle_in",
+    "idle_words",
+    "joined_usage",
+    "usage_advice",
+    "usage_in",
+    "usage_words",
+]
 
 MEASURED = 10.0  # seconds: a shorter run only starts
 _ENOUGH = 60.0  # seconds: shorter runs start more than they compute
@@ -48,6 +58,37 @@ class RunUsage:
     gpus_unused: int = 0
     gpu_memory: int | None = None
     gpu_memory_there: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunIdle:
+    """That the ranks of node 0 use too little, by the mean over the last `seconds`. `of` says of
+    what: `gpus`, or `processors` where no GPU could be measured. `count` of them, at least one for
+    each rank, were each used `percent` at most, which is less than the `limit`, in percent."""
+
+    of: str
+    count: int
+    percent: float
+    limit: float
+    seconds: float
+
+
+def idle_in(item: object) -> RunIdle | None:
+    """What a `status` object tells of idleness; None where it tells of none."""
+    if not isinstance(item, Mapping) or item.get("of") not in ("gpus", "processors"):
+        return None
+    numbers = [item.get(name) for name in ("count", "percent", "limit", "seconds")]
+    if not all(isinstance(one, int | float) and isfinite(one) for one in numbers):
+        return None
+    return RunIdle(**{one.name: item[one.name] for one in fields(RunIdle)})
+
+
+def idle_words(idle: RunIdle) -> str:
+    """`8 GPUs were idle: used 0.3 % in the last 20 m`."""
+    what = "GPU" if idle.of == "gpus" else "rank"
+    named = f"1 {what} is" if idle.count == 1 else f"{idle.count:,} {what}s are"
+    used = "used" if idle.of == "gpus" else "used a processor"
+    return f"{named} idle: {used} {_percent(idle.percent)} in the last {duration(idle.seconds)}"
 
 
 def usage_in(item: object) -> RunUsage | None:

@@ -85,6 +85,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "grace": FieldRule(_LAUNCH, "used only while stopping"),
         "startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "idle": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "retry": FieldRule(_LAUNCH, "used only after a failure"),
         "resume": FieldRule(
             _LAUNCH, "where the program may continue; its outputs decide that", optional=True
@@ -116,7 +117,7 @@ SECRETS = ("env.secrets.", "on_finish.webhook.url", "on_finish.webhook.secret")
 """Values below these paths are references to secrets and are shown as such. One that is a secret
 only sometimes is an address (`https://…`) otherwise."""
 
-SWITCHES = frozenset({"ray"})
+SWITCHES = frozenset({"ray", "idle"})
 """Blocks that change the run by being there, even if they are empty."""
 
 OPTIONAL_FIELDS = frozenset(path for path, rule in POLICY.items() if rule.optional)

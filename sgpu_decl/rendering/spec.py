@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from sgpu_decl.model.jsonable import Json, canonical
 
 if TYPE_CHECKING:
+    from sgpu_decl.config.idle import Idle
     from sgpu_decl.config.run_blocks import Retry
 
 EntryKind = Literal["script", "file_function", "module_function", "command", "shell", "pickle"]
@@ -152,6 +153,19 @@ class OnFinishSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSpec:
+    """Use `below` so many percent for so many `seconds` is idle; `stop` ends the attempt then."""
+
+    below: float
+    seconds: float
+    stop: bool = False
+
+    @classmethod
+    def of(cls, idle: "Idle") -> "IdleSpec":
+        return cls(below=idle.below.percent, seconds=idle.seconds, stop=idle.then == "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warm:
     """What a warm parent imports before ranks fork from it.
 
@@ -213,6 +227,7 @@ class LaunchSpec:
     grace: float = 30.0
     startup_timeout: float | None = None
     progress_timeout: float | None = None
+    idle: IdleSpec | None = None
     retry: RetrySpec = field(default_factory=RetrySpec)
     resume: bool = False
     parallel: Parallel | None = None
@@ -248,8 +263,8 @@ def render_spec(spec: LaunchSpec) -> bytes:
 
 
 _Block = (
-    CallSpec | Entry | Gpus | OnFinishSpec | Parallel | RaySpec | RetrySpec | Tether | TrackerSpec
-    | Warm | WebhookSpec
+    CallSpec | Entry | Gpus | IdleSpec | OnFinishSpec | Parallel | RaySpec | RetrySpec | Tether
+    | TrackerSpec | Warm | WebhookSpec
 )  # fmt: skip
 
 

@@ -31,6 +31,8 @@ def outcome(truth: Mapping[str, object]) -> TrackedOutcome:
     if truth.get("class"):
         tags["sgpu.failure_class"] = str(truth["class"])
     cause = truth.get("first_cause")
+    if isinstance(cause, Mapping) and cause.get("kind"):
+        tags["sgpu.failure_kind"] = str(cause["kind"])
     if isinstance(cause, Mapping) and cause.get("summary"):
         where = "" if cause.get("rank") is None else f"rank {cause['rank']}: "
         tags["sgpu.first_cause"] = f"{where}{cause['summary']}"[:6000]

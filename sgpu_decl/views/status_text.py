@@ -154,6 +154,15 @@ def usage_line(view: AttemptView) -> str:
     return ": ".join(filter(None, [usage_words(usage), advice]))
 
 
+def idle_line(view: AttemptView) -> str:
+    """That an active attempt does nothing with what it holds; empty if that is not known."""
+    if view.idle is None or not view.state.active:
+        return ""
+    from sgpu_decl.model.run_usage import idle_words
+
+    return idle_words(view.idle)
+
+
 def waits(reason: str) -> str:
     """What is waited for, in words."""
     return _WAITS.get(reason, reason)
@@ -221,7 +230,7 @@ def run_details(
     view = run.view
     # The section about restarts says when the next one is.
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
-    also = filter(None, [_progress(view), usage_line(view)])
+    also = filter(None, [_progress(view), idle_line(view), usage_line(view)])
     parts = [
         f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
         + (f", {waiting}" if waiting else "")
@@ -267,7 +276,8 @@ def restart_lines(view: AttemptView, now: datetime) -> list[str]:
         seconds = (restart.starts_at - now).total_seconds()
         when = f"in {duration(seconds)}" if seconds > 0 else age(restart.starts_at, now)
         why = cause_words(restart.rank, restart.summary)
-        lines.append(f"{restart.number}: {when}, after {why} ({restart.failure})")
+        named = ", ".join(filter(None, [restart.failure, restart.kind]))
+        lines.append(f"{restart.number}: {when}, after {why} ({escape(named)})")
     return lines
 
 
@@ -335,7 +345,7 @@ def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> st
     restarts = count(view.restart, "restart") if view.restart else ""
     cause = _cause_line(view, _LONGEST_CAUSE)
     going = _progress(view) if view.state.active else ""
-    return "; ".join(filter(None, [restarts, cause, going, dashboard_words(view)]))
+    return "; ".join(filter(None, [restarts, cause, going, idle_line(view), dashboard_words(view)]))
 
 
 def _progress(view: AttemptView) -> str:

@@ -16,7 +16,13 @@ from sgpu_decl.model.rank_activity import WatchedRun
 from sgpu_decl.views.rank_output_text import plain
 from sgpu_decl.views.rank_rows import MARK, STYLES, bar, cells_per_line, rank_cells, rank_table
 from sgpu_decl.views.run_progress_text import progress_words
-from sgpu_decl.views.status_text import cause_words, supervision_words, tally, waiting_words
+from sgpu_decl.views.status_text import (
+    cause_words,
+    idle_line,
+    supervision_words,
+    tally,
+    waiting_words,
+)
 from sgpu_decl.views.terminal import columns, count, escape, hours, shorten
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -187,6 +193,8 @@ def _news(run: WatchedRun, now: datetime) -> Iterator[tuple[str, str]]:
     view = run.view
     if view.progress is not None:
         yield progress_words(view.progress, ended=not view.state.active), ""
+    if words := idle_line(view):
+        yield words, "yellow"
     if view.unavailable is not None:
         yield f"as last recorded: {escape(view.unavailable)}", "yellow"
     if words := waiting_words(view, now):

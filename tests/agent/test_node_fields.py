@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sgpu_decl.planner.policy import POLICY, FieldClass
-from sgpu_decl.rendering.spec import RetrySpec, Warm
+from sgpu_decl.rendering.spec import IdleSpec, RetrySpec, Warm
+from tests.progress_reports import REPORT
 
 BLOCK = """
 import os, signal
@@ -37,6 +38,22 @@ def stop_late(make_nodes: Any, _: pytest.MonkeyPatch) -> None:
     ended = nodes.read()
     assert ended["class"] == "timeout"
     assert [rank["signal"] for rank in ended["ranks"]] == ["SIGKILL", "SIGKILL"]
+
+
+def end_idle(make_nodes: Any, _: pytest.MonkeyPatch) -> None:
+    """Nodes that are all idle; while one of them works, none is ended."""
+    works = "    while not os.path.exists(out + '/go'): pass\n"
+    source = f"{REPORT}\ndef main():\n    report(0)\n    if os.environ['RANK'] == '1':\n    {works}"
+    source += "    await_file('never')\n"
+    idle = IdleSpec(below=4.0, seconds=1.0, stop=True)
+    nodes = make_nodes(source, idle=idle, world_size=2).all()
+    nodes.attempt.until(lambda: nodes.events("idle"))
+    assert nodes.read()["state"] == "running"
+    (nodes.attempt.folder / "output" / "go").touch()
+    assert nodes.wait() == [124, 124]
+    for number in (0, 1):
+        assert nodes.read(number)["class"] == "timeout"
+        assert nodes.read(number)["first_cause"]["summary"].endswith("(`idle`)")
 
 
 GIVES = """
@@ -86,6 +103,7 @@ def go_on(make_nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 Case = Callable[[Any, pytest.MonkeyPatch], None]
 ON_NODES: dict[Case, tuple[str, ...]] = {
     hang: ("progress_timeout",),
+    end_idle: ("idle",),
     stop_late: ("timeout", "grace"),
     go_on: ("retry", "logs", "launch"),
 }

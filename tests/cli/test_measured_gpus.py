@@ -77,6 +77,25 @@ def test_what_was_used_is_said_at_the_end_and_in_the_next_plan(on: Callable[...,
     assert f"the last attempt {words}" in sgpu("plan", "--rerun", "train").out
 
 
+def test_gpus_that_do_nothing_are_said_and_end_the_run(on: Callable[..., Shell]) -> None:
+    sgpu = on(*GPUS, SGPU_TEST_LOAD="2:100000:40:0:0")
+    sgpu.write("run.yaml", f"{RUN}idle: {{below: 5%, for: 1s}}\n")
+    sgpu.write("train.py", PROGRAM)
+    assert sgpu("apply", "-y", "--detach").code == 0
+    words = "2 GPUs are idle: used 2 % in the last 1 s"
+    until(lambda: words in sgpu("status").out)
+    assert words in sgpu("top", "train", "--once").out
+    assert json.loads(sgpu("show", "train", "-o", "json").out)["data"]["idle"]["percent"] == 2.0
+    (sgpu.folder / ".sgpu/default/runs/train/1/output/seen").touch()
+    assert sgpu("wait", "train").code == 0
+    assert words not in sgpu("show", "train").out
+    sgpu.write("run.yaml", f"{RUN}idle: {{below: 5%, for: 1s, then: stop}}\n")
+    ended = sgpu("apply", "-y", "--rerun", "train")
+    assert ended.code == 5
+    summary = "each of 2 GPUs was used at most 2 % in the last 1 s: the limit is 5 % (`idle`)"
+    assert summary in ended.err
+
+
 def _devices(path: Path) -> Any:
     try:
         return json.loads(path.read_text())["devices"]

@@ -10,6 +10,7 @@ MADE = re.compile(r"\}\s?(k|M|G|T)i?B\b")  # `{number / 1e9:.1f} GB`
 ALLOWED = {
     "model/gpu.py": "the name of a GPU",
     "gpus/devices.py": "the GB that a vendor counts",
+    "model/run_usage.py": "the GB that a vendor counts",
 }
 
 

@@ -160,6 +160,8 @@ NOT_HERE = {
     "A changed package",
     "A Ray cluster",
     "A diagnostic",
+    "A lack of use",
+    "A use",
     "A file with a stack",
     "A missing file",
     "A notice",

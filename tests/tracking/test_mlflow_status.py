@@ -28,13 +28,14 @@ def test_a_failure_brings_its_class_and_cause() -> None:
             "state": "failed",
             "ended_at": "2026-01-01T00:00:00.250Z",
             "class": "exception",
-            "first_cause": {"rank": 3, "summary": "ValueError: no"},
+            "first_cause": {"rank": 3, "kind": "nan_loss", "summary": "ValueError: no"},
         }
     )
     assert end.ended_at == 1767225600250
     assert end.tags == {
         "sgpu.state": "failed",
         "sgpu.failure_class": "exception",
+        "sgpu.failure_kind": "nan_loss",
         "sgpu.first_cause": "rank 3: ValueError: no",
     }
 

@@ -34,7 +34,7 @@ OUTCOME: dict[str, Any] = {
     "restart": 1,
     "restarts": [
         {"restart": 1, "at": "2026-01-02T11:00:01.000Z", "starts_at": "2026-01-02T11:00:02.500Z",
-         "rank": 0, "class": "exception", "summary": "ValueError: first"},
+         "rank": 0, "class": "exception", "kind": "nan_loss", "summary": "ValueError: first"},
     ],
     "working_files": {"names": ["a"], "count": 1},
     "metrics": {"loss": 0.5, "eval/acc": 1.0},

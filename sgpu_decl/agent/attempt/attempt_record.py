@@ -106,6 +106,7 @@ class AttemptRecord:
                 "starts_at": self._now(backoff),
                 "rank": cause["rank"],
                 "class": cause["class"],
+                "kind": cause["kind"],
                 "summary": cause["summary"][:_LONGEST_SUMMARY],
             },
         ]

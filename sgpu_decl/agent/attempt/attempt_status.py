@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _KEYS = ("state", "started_at", "ended_at", "exit_code", "class", "ranks", "first_cause", "restart",
          "restarts")  # fmt: skip
 _OPTIONAL = ("waiting_for", "mlflow", "ray", "working_files", "metrics", "metrics_problem",
-             "progress", "usage")  # fmt: skip
+             "progress", "usage", "idle")  # fmt: skip
 _EMPTY: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": None, "class": None,
                           "ranks": [], "first_cause": None, "restart": 0,
                           "restarts": []}  # fmt: skip
@@ -63,7 +63,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     has given up, `ray` once the run's Ray cluster is complete. After the end, `working_files` is
     there if ranks wrote into their working folder, and `metrics` and `metrics_problem` are what
     their `metrics.json` says. `progress` is there once the ranks have told theirs, and `usage` once
-    it was measured.
+    it was measured; `idle` while they use less than the run allows.
     """
     path = os.fspath(folder)
     outcome = _report(path, attempt_files.OUTCOME)

@@ -3,8 +3,9 @@
 series.db            what ranks and GPUs used, second by second: see `series_file`
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
                      `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, and
-                     `usage`, see `UsageSums.to_json`, null where nothing is known; on node 0 also
-                     `others`, the same of other nodes by their numbers
+                     `usage`, see `UsageSums.to_json`, null where nothing is known; `idle`, see
+                     `IdleWindow.to_json`, null where it is not; on node 0 also `others`, the same of
+                     other nodes by their numbers
 monitor.N.json       on node 0: what that of node N was, some seconds ago
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
@@ -34,13 +35,16 @@ USAGE = ("seconds", "nodes", "processors", "processors_there", "memory", "memory
 
 def monitored(folder: str) -> dict[str, Any]:
     """What a record of an attempt takes from the monitor of a node: `progress`, how far its ranks
-    were when it looked last, and `usage`, what they used; without what nobody knows."""
+    were when it looked last, `usage`, what they used, and `idle`, that they use too little; without
+    what nobody knows."""
     seen = read_json(folder, MONITOR) or {}
     found: dict[str, Any] = {}
     if isinstance(seen.get("progress"), dict):
         found["progress"] = seen["progress"]
     if usage := usage_in(seen):
         found["usage"] = usage
+    if idle := idle_in(seen):
+        found["idle"] = idle
     return found
 
 
@@ -54,6 +58,20 @@ def usage_in(seen: Mapping[str, Any]) -> dict[str, Any]:
     named = used.get("gpu_name")
     found.pop("gpu_name", None)
     return {**found, "gpu_name": named[:96]} if isinstance(named, str) else found
+
+
+def idle_in(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """How little a node uses, as a file says; empty where that is enough, or it does not say."""
+    item = seen.get("idle")
+    if not isinstance(item, dict) or item.get("of") not in ("gpus", "processors"):
+        return {}
+    numbers = {name: item.get(name) for name in ("count", "percent", "limit", "seconds")}
+    return {"of": item["of"], **numbers} if all(map(_is_number, numbers.values())) else {}
+
+
+def idle_pause(limit: Mapping[str, Any]) -> float:
+    """Seconds between two looks at whether a node is idle, by the `idle` of a spec."""
+    return float(min(30.0, max(0.5, limit["seconds"] / 4)))
 
 
 def _is_number(value: object) -> bool:

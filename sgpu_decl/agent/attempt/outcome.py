@@ -63,9 +63,9 @@ def _cause(
 def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Outcome:
     """Return the outcome of an attempt that was stopped.
 
-    `refusal` is the outcome of a rank that could not be started.
+    `refusal` is the outcome of a rank that could not be started, or of an attempt that was idle.
     """
-    if reason == "launch" and refusal is not None:
+    if reason in ("launch", "idle") and refusal is not None:
         return refusal
     if reason == "cancelled":
         return CANCELLED

@@ -17,6 +17,7 @@ from contextlib import suppress
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
 from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED, monitor_of, monitored
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
+from sgpu_decl.agent.monitor.idle_window import IdleWindow
 from sgpu_decl.agent.monitor.progress_estimate import RANKING, ProgressEstimate, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
 from sgpu_decl.agent.monitor.progress_server import serve
@@ -69,6 +70,8 @@ class Monitor:
             processors=usable_processors(), memory=usable_memory()[0],
             gpu_name=self._devices.name, before=monitored(folder).get("usage"),
         )  # fmt: skip
+        limit = spec["idle"]
+        self._idle = limit and IdleWindow(limit["below"], limit["seconds"])
         self._series: SeriesFile | None = None
         try:
             self._series = SeriesFile(folder, node=node, clock=_clock())
@@ -118,6 +121,8 @@ class Monitor:
         ranks = {rank: values for rank, values in used.items() if values is not None}
         devices = self._devices.look()
         self._sums.add(clock, ranks, devices)
+        if self._idle:
+            self._idle.add(clock, ranks, devices)
         if self._series is not None:
             try:
                 self._series.add(clock, ranks, devices)
@@ -132,6 +137,7 @@ class Monitor:
             "progress": self._said(clock),
             "usage": self._sums.to_json(),
             "others": self._seen_elsewhere(),
+            "idle": self._idle and self._idle.to_json(),
         }
         try:
             write_atomic(self._folder, MONITOR, encode(now))

@@ -120,9 +120,10 @@ class MonitorProcess:
         return {self._pid} if self._pid > 0 else set()
 
     def last_seen(self, others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What the record of an attempt has of its monitors. `others` is the usage of the other
-        nodes."""
+        """What the record of an attempt that ends has of its monitors. `others` is the usage of the
+        other nodes."""
         seen = monitored(self._folder)
+        seen.pop("idle", None)
         if others:
             from sgpu_decl.agent.monitor.usage_sums import side_by_side
 

@@ -10,7 +10,7 @@ stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of t
 host, and sends it with the start. A node whose code or environment is missing still joins, but
 starts no ranks: agent 0 then reports one error that names the node.
 
-    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · swept {left, usage}
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · unused · swept {left, usage}
                           · signal · ray {...} · seen {ranks, devices, ...}
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
                           · ray {...}
@@ -23,7 +23,13 @@ import time
 from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import encode, read_json, write_atomic
-from sgpu_decl.agent.attempt.monitor_files import MONITOR, monitor_of, monitored, usage_in
+from sgpu_decl.agent.attempt.monitor_files import (
+    MONITOR,
+    idle_pause,
+    monitor_of,
+    monitored,
+    usage_in,
+)
 from sgpu_decl.agent.attempt.outcome import Outcome
 from sgpu_decl.agent.attempt.previous_output import left_output
 from sgpu_decl.agent.attempt.verdict import RankEnding
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
         def start_ranks(
             self, restart: int, port: int, extra: Mapping[str, str], *, own_output: bool
         ) -> None: ...
-        def rank_refused(self, refused: Outcome) -> None: ...
+        def rank_refused(self, refusal: Outcome, reason: str = "launch") -> None: ...
         def all_ready(self) -> None: ...
         def rank_failed(self, *, collateral: bool) -> None: ...
         def node_lost(self, node: int, why: str) -> None: ...
@@ -162,6 +168,10 @@ class Team:
         """No rank of this node did anything for a progress_timeout."""
         self.actions.stop_ranks("hung")
 
+    def unused(self, outcome: Outcome) -> None:
+        """This node uses too little of what it holds: the outcome if all nodes do."""
+        self.actions.rank_refused(outcome, "idle")
+
     def ended(self, ending: RankEnding) -> None:
         """A rank of this node has ended."""
 
@@ -206,6 +216,7 @@ class Leader(Team):
         self._unready: set[int] = set()
         self._unswept: set[int] = set()
         self._idle: dict[int, float] = {}
+        self._unused: dict[int, float] = {}
         hub.on_message = self._receive
         hub.on_lost = self._lost
         hub.on_refused = lambda why: record.event("node_refused", reason=why)
@@ -236,6 +247,7 @@ class Leader(Team):
         self._restart = restart
         self._endings = []
         self._idle = {}
+        self._unused = {}
         self.others_used = []
         self._unswept = {0, *self._hub.members}
         nodes = {node: Node(node, self.node.count) for node in self._unswept}
@@ -256,6 +268,9 @@ class Leader(Team):
 
     def idle(self) -> None:
         self._is_idle(0)
+
+    def unused(self, outcome: Outcome) -> None:
+        self._is_unused(0, outcome)
 
     def stop(self, reason: str) -> None:
         self._hub.send({"stop": reason})
@@ -282,6 +297,8 @@ class Leader(Team):
             self._is_ready(node)
         elif "idle" in message:
             self._is_idle(node)
+        elif "unused" in message:
+            self._is_unused(node, Outcome(**message["unused"]))
         elif "swept" in message:
             self._others_left = self._others_left or message["swept"]["left"]
             if used := usage_in(message["swept"]):
@@ -321,6 +338,14 @@ class Leader(Team):
         lasts = 1.5 * self._spec["progress_timeout"] + 1.0
         if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
             self.actions.stop_ranks("hung")
+
+    def _is_unused(self, node: int, outcome: Outcome) -> None:
+        """As with `_is_idle`."""
+        now = time.monotonic()
+        self._unused[node] = now
+        lasts = 3 * idle_pause(self._spec["idle"]) + 2.0
+        if all(now - self._unused.get(other, -lasts) < lasts for other in self._unswept):
+            self.actions.rank_refused(outcome, "idle")
 
     def _is_swept(self, node: int) -> None:
         self._unswept.discard(node)
@@ -371,6 +396,9 @@ class Follower(Team):
 
     def idle(self) -> None:
         self._link.send({"idle": True})
+
+    def unused(self, outcome: Outcome) -> None:
+        self._link.send({"unused": outcome.message()})
 
     def ended(self, ending: RankEnding) -> None:
         self._link.send({"ended": ending.message(time.monotonic_ns())})

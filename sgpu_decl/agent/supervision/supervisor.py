@@ -29,6 +29,7 @@ from sgpu_decl.agent.ranks.rank_start import LaunchError
 from sgpu_decl.agent.ranks.tracker_process import TrackerProcess
 from sgpu_decl.agent.retry_rule import pause_before, starts_left
 from sgpu_decl.agent.several_nodes.node_group import FIRST, Node, join_team
+from sgpu_decl.agent.supervision.idle_watch import IdleWatch
 from sgpu_decl.agent.supervision.log_limit import LogBound
 from sgpu_decl.agent.supervision.orphans import Sweep
 from sgpu_decl.agent.supervision.watches import HangDetector, watch_caller
@@ -123,6 +124,11 @@ class Supervisor:
         if spec["log_limit"] is not None:
             self._logs = LogBound(
                 self._loop, self._group, self._record, spec["run_dir"], spec["log_limit"]
+            )
+        self._idle: IdleWatch | None = None
+        if spec["idle"] is not None:
+            self._idle = IdleWatch(
+                spec["idle"], self._folder, self._loop, self._record, self._team.unused
             )
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
@@ -283,6 +289,8 @@ class Supervisor:
         if restart != self._restart:
             self._begin_again(restart)
         extra = {**self._monitor.variables(), **extra}
+        if self._idle is not None:
+            self._idle.begin()
         if self._ray is None:
             self._group.start(restart, port, self._devices, extra, own_output=own_output)
             return
@@ -348,11 +356,11 @@ class Supervisor:
         else:
             self._team.refused(refusal)
 
-    def rank_refused(self, refusal: Outcome) -> None:
-        """A rank, of this node or of another, could not be started."""
+    def rank_refused(self, refusal: Outcome, reason: str = "launch") -> None:
+        """A rank, of this node or of another, could not be started, or the attempt is idle."""
         if self._stop is None:
             self._refusal = refusal
-        self.stop_ranks("launch")
+        self.stop_ranks(reason)
 
     def all_ready(self) -> None:
         self._loop.cancel("startup")
@@ -448,7 +456,7 @@ class Supervisor:
 
     def _all_ended(self) -> None:
         """All ranks have ended: stop the processes that they left, then judge."""
-        for name in ("kill", "startup", "progress", "logs"):
+        for name in ("kill", "startup", "progress", "idle", "logs"):
             self._loop.cancel(name)
         if not self._team.decides:
             self._loop.cancel(

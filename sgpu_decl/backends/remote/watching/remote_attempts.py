@@ -21,7 +21,7 @@ from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.rank_output import Output
-from sgpu_decl.model.run_usage import RunUsage, usage_in
+from sgpu_decl.model.run_usage import RunUsage, idle_in, usage_in
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.tracking.mlflow_status import outcome
@@ -316,9 +316,8 @@ class RemoteAttempts(Attempts):
                 attempt = results.newest()
                 seen = {} if attempt is None else results.monitor(attempt)
             self._told[record.ref] = (time.monotonic(), seen)
-        return replace(
-            status, view=replace(status.view, progress=progress_in(seen.get("progress")))
-        )
+        progress, idle = progress_in(seen.get("progress")), idle_in(seen.get("idle"))
+        return replace(status, view=replace(status.view, progress=progress, idle=idle))
 
     def past_usage(self, record: LaunchRecord) -> RunUsage | None:
         ended = self._launches.memory.get(record).get("ended")
