@@ -1,4 +1,4 @@
-"""What a device does is measured as it is: a busy kernel is use, and memory that is held is none."""
+"""What a device does is measured as it is: a busy kernel is use, memory that is held is none."""
 
 import pytest
 
