@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from sgpu_decl.config.backend import Backend, read_backend
-from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Name, Positive, name_or_address
+from sgpu_decl.config.block import NONE_IF_EMPTY, Block, Flag, Name, Positive, name_or_address
 from sgpu_decl.config.cross_field import ComparedFields, contradictions
 from sgpu_decl.config.entry import Args, Command, Entrypoint
 from sgpu_decl.config.env import Env
@@ -172,6 +172,11 @@ class RunConfig(Block):
     )
     progress_timeout: Limit | None = Field(
         None, description="How long ranks may show no sign of progress."
+    )
+    preflight: Flag = Field(
+        default=False,
+        description="Before ranks start, measure each GPU, or processor, beside the others of its "
+        "node. If one is slower than 70 % of the others, the run does not start.",
     )
     idle: Idle | None = Field(
         None, description="What happens to a run that does nothing with its GPUs; default: nothing."

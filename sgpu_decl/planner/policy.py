@@ -85,6 +85,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "grace": FieldRule(_LAUNCH, "used only while stopping"),
         "startup_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "preflight": FieldRule(_LAUNCH, "a test of the machine; the result does not depend on it"),
         "idle": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "retry": FieldRule(_LAUNCH, "used only after a failure"),
         "resume": FieldRule(

@@ -166,6 +166,15 @@ class IdleSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightSpec:
+    """GPUs are measured for so many `seconds`, once their processes are there, which may take as
+    long as `patience`."""
+
+    seconds: float = 10.0
+    patience: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warm:
     """What a warm parent imports before ranks fork from it.
 
@@ -228,6 +237,7 @@ class LaunchSpec:
     startup_timeout: float | None = None
     progress_timeout: float | None = None
     idle: IdleSpec | None = None
+    preflight: PreflightSpec | None = None
     retry: RetrySpec = field(default_factory=RetrySpec)
     resume: bool = False
     parallel: Parallel | None = None
@@ -263,8 +273,8 @@ def render_spec(spec: LaunchSpec) -> bytes:
 
 
 _Block = (
-    CallSpec | Entry | Gpus | IdleSpec | OnFinishSpec | Parallel | RaySpec | RetrySpec | Tether
-    | TrackerSpec | Warm | WebhookSpec
+    CallSpec | Entry | Gpus | IdleSpec | OnFinishSpec | Parallel | PreflightSpec | RaySpec
+    | RetrySpec | Tether | TrackerSpec | Warm | WebhookSpec
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ _WAITS: Mapping[str, str] = MappingProxyType(
         "gpus": "GPUs that are free",
         "max_parallel": "others to end: as many as `max_parallel` allows are active",
         "earlier attempts": "earlier attempts to end",
+        "preflight": "the preflight of its devices",
         BACKOFF: "the backoff of a restart",
     }
 )

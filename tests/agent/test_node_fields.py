@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.planner.policy import POLICY, FieldClass
-from sgpu_decl.rendering.spec import IdleSpec, RetrySpec, Warm
+from sgpu_decl.rendering.spec import IdleSpec, PreflightSpec, RetrySpec, Warm
 from tests.progress_reports import REPORT
 
 BLOCK = """
@@ -54,6 +54,33 @@ def end_idle(make_nodes: Any, _: pytest.MonkeyPatch) -> None:
     for number in (0, 1):
         assert nodes.read(number)["class"] == "timeout"
         assert nodes.read(number)["first_cause"]["summary"].endswith("(`idle`)")
+
+
+def check_devices(make_nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node measures its own devices; if one node refuses, no rank goes on."""
+    slow = """
+import builtins, os, sys, time
+if sys.argv[:1] == ["-c"]:
+    sys.modules["torch"] = None
+    if os.environ["NODE_RANK"] == "1" and os.environ["LOCAL_RANK"] == "1":
+        fast = builtins.zip
+        def zip(*rows):
+            time.sleep(0.05)
+            return fast(*rows)
+        builtins.zip = zip
+"""
+    nodes = make_nodes(BLOCK, preflight=PreflightSpec(seconds=0.2))
+    hook = nodes.attempt.folder / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(slow)
+    monkeypatch.setenv("PYTHONPATH", str(hook))
+    nodes.all()
+    assert nodes.wait() == [1, 1]
+    for number in (0, 1):
+        cause = nodes.read(number)["first_cause"]
+        assert cause["class"] == "launch_failed"
+        assert cause["summary"].startswith("processor 1 of node 1 multiplies at ")
+    assert len(nodes.events("preflight", 1)) == 1
 
 
 GIVES = """
@@ -104,6 +131,7 @@ Case = Callable[[Any, pytest.MonkeyPatch], None]
 ON_NODES: dict[Case, tuple[str, ...]] = {
     hang: ("progress_timeout",),
     end_idle: ("idle",),
+    check_devices: ("preflight",),
     stop_late: ("timeout", "grace"),
     go_on: ("retry", "logs", "launch"),
 }

@@ -59,6 +59,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "grace": ("1s", "2s"),
     "startup_timeout": ("1m", "2m"),
     "progress_timeout": ("1m", "2m"),
+    "preflight": (True, None),
     "idle.below": ("5%", "10%"),
     "idle.for": ("10m", "30m"),
     "idle.then": ("warn", "stop"),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sgpu_decl.agent.attempt.host_record import HostRecord
+    from sgpu_decl.agent.ranks.preflight import Preflight
     from sgpu_decl.agent.ray.ray_bootstrap import RayBootstrap
 
 # Seconds between a collateral failure and the stop of the other ranks: the rank that caused it may
@@ -117,6 +118,9 @@ class Supervisor:
         self._group.on_ended = self._team.ended
         self._group.on_failure = self.rank_failed
         self._group.on_empty = self._all_ended
+        self._preflight: Preflight | None = None
+        if spec["preflight"] is not None:
+            self._preflight = self._make_preflight(tree)
         self._ray: RayBootstrap | None = None
         if spec.get("ray"):
             self._ray = self._make_ray_bootstrap(secrets)
@@ -289,14 +293,28 @@ class Supervisor:
         if restart != self._restart:
             self._begin_again(restart)
         extra = {**self._monitor.variables(), **extra}
-        if self._idle is not None:
-            self._idle.begin()
-        if self._ray is None:
-            self._group.start(restart, port, self._devices, extra, own_output=own_output)
-            return
-        self._monitor.begin(restart, {}, self._devices)
-        self._extra, self._own_output = extra, own_output
-        self._ray.start(restart, self._devices, os.environ)
+
+        def start() -> None:
+            if self._idle is not None:
+                self._idle.begin()
+            if self._ray is None:
+                self._group.start(restart, port, self._devices, extra, own_output=own_output)
+                return
+            self._monitor.begin(restart, {}, self._devices)
+            self._extra, self._own_output = extra, own_output
+            self._ray.start(restart, self._devices, os.environ)
+
+        if self._preflight is None or self._node.unprepared is not None:
+            start()  # which says what the node lacks
+        else:
+            self._preflight.begin(restart, self._devices, {**os.environ, **extra}, start)
+
+    def _make_preflight(self, tree: ProcessTree) -> Preflight:
+        from sgpu_decl.agent.ranks.preflight import Preflight
+
+        preflight = Preflight(self._spec, self._folder, self._node, self._loop, self._record, tree)
+        preflight.on_refused = self._launch_refused
+        return preflight
 
     def _make_ray_bootstrap(self, secrets: dict[str, str]) -> RayBootstrap:
         from sgpu_decl.agent.ray.ray_bootstrap import RayBootstrap
@@ -425,6 +443,8 @@ class Supervisor:
         if self._ray is None:  # else its driver may still need the other nodes
             self._team.stop(reason)
         self._loop.cancel("late_failures")
+        if self._preflight is not None:
+            self._preflight.forget()
         if self._sweep.active or self._swept_all:
             return
         if not self._group.living:
@@ -441,7 +461,8 @@ class Supervisor:
     @property
     def _launched(self) -> bool:
         """Whether something was started on this node that has to be ended."""
-        return self._group.started or (self._ray is not None and self._ray.active)
+        checked = self._preflight is not None and self._preflight.begun
+        return checked or self._group.started or (self._ray is not None and self._ray.active)
 
     def kill_ranks(self) -> None:
         """Kill the ranks that are still there."""
@@ -543,6 +564,8 @@ class Supervisor:
         self._record.update(restart=restart)
         self._record.state("starting")
         self._group.reset()
+        if self._preflight is not None:
+            self._preflight.begun = False
 
     def node_lost(self, node: int, why: str) -> None:
         """Another node is lost, so the run cannot go on."""
