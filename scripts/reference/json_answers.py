@@ -204,7 +204,7 @@ OBJECTS = {
             "links": "its links by name: `folder`, `output`, `mlflow`, and those of the backend",
         },
         {
-            "waiting_for": "the reason of its wait: `gpus`, `max_parallel`, `earlier attempts`, `backoff`, or a text",
+            "waiting_for": "the reason of its wait: `gpus`, `max_parallel`, `earlier attempts`, `preflight`, `backoff`, or a text",
             "ray": "[its Ray cluster](#a-ray-cluster)",
             "working_files": "[files](#working-files) that ranks left outside of `SGPU_OUTPUT_DIR`",
             "metrics": "the last values in `metrics.json` of its output by name, once it has ended; `null` for one that is not finite",

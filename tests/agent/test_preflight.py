@@ -78,6 +78,33 @@ def test_a_slow_device_is_named_and_no_rank_starts(hooked: Make) -> None:
     attempt.until_gone()
 
 
+# A torch that sees two GPUs, one of which is slow.
+GPUS = """
+from types import ModuleType, SimpleNamespace as Space
+torch, torch.cuda, torch.distributed = ModuleType("torch"), Space(), ModuleType("distributed")
+sys.modules |= {"torch": torch, "torch.distributed": torch.distributed}
+class Matrix:
+    def __matmul__(self, other): return self
+torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 2
+torch.cuda.set_device = torch.cuda.synchronize = lambda device: None
+torch.cuda.get_device_properties = lambda device: Space(name="NVIDIA H100", uuid="7c-%d" % device)
+torch.distributed.is_available = lambda: False
+torch.device, torch.float16 = lambda kind, number: number, None
+torch.randn = lambda *size, **options: Matrix()
+torch.mm = lambda left, right, out: time.sleep(0.001 if slot == "0" else 0.05)
+"""
+
+
+def test_a_slow_gpu_is_named_with_its_model_and_uuid(hooked: Make) -> None:
+    ended = (attempt := hooked(GPUS).launch()).wait()
+    assert (ended["state"], ended["class"]) == ("failed", "launch_failed")
+    summary = ended["first_cause"]["summary"]
+    assert summary.startswith("gpu 1 of node 0 (NVIDIA H100, GPU-7c-1) multiplies at ")
+    (event,) = attempt.events("preflight")
+    assert [one["uuid"] for one in event["devices"]] == ["GPU-7c-0", "GPU-7c-1"]
+    attempt.check()
+
+
 def test_it_comes_before_each_start_of_the_ranks(hooked: Make) -> None:
     retry = RetrySpec(max=1, on=("infra",), backoff=0.01)
     ended = (attempt := hooked(SLOW, retry=retry).launch()).wait()
