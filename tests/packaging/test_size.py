@@ -12,13 +12,13 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 15_750,
+    "agent": 16_600,
     "api": 1_300,
     "applying": 2_250,
     "backends": 24_400,
     "cli": 6_850,
     "code": 5_550,
-    "config": 7_650,
+    "config": 7_800,
     "content": 3_000,
     "diagnostics": 800,
     "doctor": 1_750,
@@ -26,12 +26,12 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_450,
+    "model": 4_650,
     "places": 900,
-    "planner": 4_550,
+    "planner": 4_600,
     "planning": 6_000,
     "rank": 3_700,
-    "rendering": 620,
+    "rendering": 640,
     "runs": 1_600,
     "storing": 6_000,
     "testing": 10_100,
@@ -44,10 +44,10 @@ SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
-    "agent/supervision/supervisor.py": 576,  # one loop, one state machine
+    "agent/supervision/supervisor.py": 606,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
     "code/counted_code.py": 641,
-    "config/run_reader.py": 508,
+    "config/run_reader.py": 514,
     "testing/contracts/backend_contract.py": 533,  # a suite
 }
 

@@ -17,7 +17,7 @@ import pytest
 from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from sgpu_decl.agent.ray.ray_object_store import default_store
 from sgpu_decl.agent.system.processes import carriers, variables
-from sgpu_decl.rendering.spec import Entry, RaySpec, RetrySpec
+from sgpu_decl.rendering.spec import Entry, PreflightSpec, RaySpec, RetrySpec
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.agent.ray.conftest import answer_of_head, output, ray_folder, ray_pid
 from tests.ray_versions import NEWEST_RAY, OLDEST_RAY
@@ -60,6 +60,30 @@ def _check_end(attempt: Any, folder: Path) -> None:
 def _until_up(attempt: Any) -> Path:
     attempt.until(lambda: (output(attempt) / "up").exists())
     return ray_folder(attempt)
+
+
+@pytest.mark.expensive
+def test_a_preflight_comes_before_the_cluster(make_driver: Any) -> None:
+    attempt = make_driver("def main(): return 1", preflight=PreflightSpec(seconds=0.2)).launch()
+    assert attempt.values() == [1]
+    (done,), (started,) = attempt.events("preflight"), attempt.events("ray_started")
+    assert done["mono_ns"] < started["mono_ns"]
+    attempt.check()
+
+
+@pytest.mark.expensive
+def test_a_cancel_of_its_preflight_starts_no_cluster(make_driver: Any, tmp_path: Path) -> None:
+    hook = "import sys, time\nif sys.argv[:1] == ['-c']:\n    time.sleep(600)\n"
+    (tmp_path / "sitecustomize.py").write_text(hook)
+    attempt = make_driver(
+        "def main(): return 1", preflight=PreflightSpec(), env={"PYTHONPATH": str(tmp_path)}
+    ).launch()
+    attempt.until(lambda: attempt.read().get("waiting_for") == "preflight")
+    request_cancel(attempt.folder)
+    assert attempt.wait()["state"] == "cancelled"
+    assert attempt.events("ray_started") == []
+    attempt.until_gone()
+    attempt.check()
 
 
 @pytest.mark.expensive
