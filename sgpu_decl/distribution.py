@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "databricks": ("databricks-sdk>=0.60,<1",),
     "postgres": ("psycopg[binary]>=3.2,<4",),
     "object": ("obstore>=0.12,<0.13",),
+    "report": ("vl-convert-python>=1.7,<2",),
     "env": ("uv>=0.8,<1",),
     "emulator": ("databricks-sdk>=0.60,<1", "mlflow>=3.1,<4", "psutil>=5.9,<8"),
 })  # fmt: skip

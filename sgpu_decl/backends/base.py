@@ -383,6 +383,20 @@ class Attempts(Protocol):
             NotFound: they were deleted.
         """
 
+    def node_files(
+        self,
+        record: LaunchRecord,  # noqa: ARG002  a default
+        name: str,  # noqa: ARG002
+    ) -> Mapping[int, Path]:
+        """The file of a name among what each node left, by its number: on this machine, brought
+        here where it is elsewhere. Nodes that left none are left out.
+
+        Raises:
+            BackendError: they cannot be had now.
+            NotFound: they were deleted.
+        """
+        return {}
+
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  a default
         """Whether ranks of an attempt left a file in SGPU_OUTPUT_DIR that a later attempt of this
         config, with `resume`, finds. Backends that have the field answer."""

@@ -224,6 +224,10 @@ class ApplyScreen(RolloutEvents):
         # Else nothing is said of its state.
         shown = self.json or not self.detach or len(refs) > 1
         views = session.runs.describe(refs) if refs and shown else []
+        if views and end is FollowEnd.ENDED:
+            from sgpu_decl.cli.report import upload_reports
+
+            upload_reports(session, views)
         error = applied.unpushed or (applied.failed[0][1] if applied.failed else None)
         if error is None and not self.detach:
             error = outcome_error(session, views, end)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @project_options
 @offline_option
-@output_option("markdown")
+@output_option("markdown", "html")
 @limit_option
 def command(
     *,
@@ -48,8 +48,11 @@ def command(
     NAME is `train`, `train#8` or `job.nightly`. FILE is the file of a run. Without NAME and FILE,
     show takes the latest run.
 
-    For the runs of a matrix or of a glob, show prints a table, like `sgpu results`.
+    For the runs of a matrix or of a glob, show prints a table, like `sgpu results`. With
+    `-o html`, it prints the page of `sgpu report`.
     """
+    if output == "html":
+        return _show_page(source, name)
     if name is not None and is_saved_plan(Path(name)):
         if source != ProjectSource():
             raise click.UsageError(
@@ -78,6 +81,16 @@ def command(
     else:
         colour = takes_colour(sys.stdout)
         show(run_details(run, now=now(), colour=colour, hints=complete))
+    return 0
+
+
+def _show_page(source: ProjectSource, name: str | None) -> int:
+    from sgpu_decl.cli.report import page_of
+
+    session, names = open_named(source, (name,) if name else ())
+    if name is not None and not is_path(name) and _names_job(session, name):
+        raise click.UsageError("`-o html` is for runs: leave it out for a job")
+    show(page_of(session, names), nl=False)
     return 0
 
 

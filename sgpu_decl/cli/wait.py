@@ -50,6 +50,10 @@ def command(
     session.runs.wait(refs, limit, silent=_say_silent)
     views = session.runs.describe(refs)
     error = outcome_error(session, views, FollowEnd.ENDED)
+    if active:
+        from sgpu_decl.cli.report import upload_reports
+
+        upload_reports(session, (view for view in views if str(view.ref) in active))
     if notify:
         ring(views)
     if output == "json":

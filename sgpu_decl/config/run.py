@@ -236,6 +236,11 @@ class RunConfig(Block):
         description="Who is told when the run has ended: a command, a webhook, or, on Databricks, "
         "mail addresses.",
     )
+    report: Flag = Field(
+        default=False,
+        description="Whether the page of `sgpu report` becomes an artifact of the MLflow run: once "
+        "`sgpu apply`, `sgpu run` or `sgpu wait` has seen the end, or by `sgpu report --upload`.",
+    )
     backend: Backend = Field(
         read_backend({}),
         description="Where ranks run; `local` is this machine.",

@@ -107,6 +107,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "permissions": FieldRule(_LAUNCH, "who may see and stop it", optional=True),
         "budget": FieldRule(_LAUNCH, "who pays", optional=True),
         "image": FieldRule(_LAUNCH, "the base that the backend offers", optional=True),
+        "report": FieldRule(_LAUNCH, "a page about the run, after it"),
         "on_finish": FieldRule(_LAUNCH, "who is told after the run", optional=True),
         "on_finish.success": FieldRule(_LAUNCH, "mail after the run", optional=True),
         "on_finish.failure": FieldRule(_LAUNCH, "mail after the run", optional=True),

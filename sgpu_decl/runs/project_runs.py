@@ -5,10 +5,10 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from sgpu_decl.errors import NotFound, OutOfTime
+from sgpu_decl.errors import BackendError, NotFound, OutOfTime
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef
@@ -27,13 +27,16 @@ from sgpu_decl.runs.run_finder import RunFinder
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_diff import AttemptDiff
+    from sgpu_decl.model.attempt_report import AttemptReport
     from sgpu_decl.model.attempt_view import RunHistory
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.run_table import RunTable
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.runs.run_watch import RunWatch
     from sgpu_decl.tracking.last_metrics import MetricSource
+    from sgpu_decl.tracking.stores.store_protocol import MetricHistory
 
+REPORT_NAME = "sgpu-report.html"
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
 _STOPS = 16  # attempts that are asked to stop at once
 SHORTEST = 0.002  # and at first: a run may be over at once
@@ -142,6 +145,61 @@ class ProjectRuns(RunFinder):
 
         inputs = [self.record(ref).inputs for ref in (before, after)]
         return compare_attempts(self._project, self.table([before, after]), inputs)
+
+    def report(self, ref: AttemptRef | str) -> "AttemptReport":
+        """All that is known of an attempt, for a page about it. What cannot be read is named in its
+        `gaps`."""
+        from sgpu_decl.runs.attempt_reports import ReportGatherer
+
+        ref = self._ref(ref)
+        record = self.record(ref)
+        attempts = self._attempts(record)
+
+        def history(view: AttemptView, names: Sequence[str]) -> "MetricHistory":
+            source, run_id = self._tracked(view)
+            return {} if source is None else source.metric_history(run_id, names)
+
+        return ReportGatherer(self, ref, partial(attempts.node_files, record), history).report()
+
+    def wants_report(self, ref: AttemptRef) -> bool:
+        """Whether the config of an attempt asks for a report beside its MLflow run."""
+        return self.record(ref).inputs.spec.fields.get("report") is True
+
+    def upload_report(self, ref: AttemptRef, page: str) -> str:
+        """Keep a report as an artifact of the MLflow run of an attempt; return its name there.
+
+        Raises:
+            NotFound: the attempt has no MLflow run that is known here.
+            BackendError: its store does not take it.
+        """
+        from sgpu_decl.tracking.stores.store_protocol import StoreError
+
+        source, run_id = self._tracked(self.describe([ref])[0])
+        if source is None:
+            raise NotFound(
+                f"`{ref}` has no MLflow run that is known here",
+                hint=f"`sgpu report {shlex.quote(str(ref))}` writes a file",
+                code="not_tracked",
+            )
+        try:
+            source.log_text(run_id, REPORT_NAME, page)
+        except StoreError as error:
+            raise BackendError(
+                f"the report of `{ref}` could not be added to its MLflow run: {error}",
+                hint=f"`sgpu report {shlex.quote(str(ref))}` writes a file",
+                code="not_uploaded",
+            ) from error
+        return REPORT_NAME
+
+    def _tracked(self, view: AttemptView) -> "tuple[MetricSource | None, str]":
+        """Where the MLflow run of an attempt is, and its id."""
+        from sgpu_decl.runs.table_rows import mlflow_link
+
+        link = mlflow_link(view)
+        if link is None:
+            return None, ""
+        record = self.record(view.ref)
+        return self._attempts(record).metric_source(record, link), str(link["run_id"])
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.

@@ -32,7 +32,7 @@ def run_table(
         freed: which of these left files that were deleted since, each with the error that says so.
         metric_source: where the metrics of an attempt are whose MLflow run a link names.
     """
-    tracked = [_mlflow_link(view) for view in views]
+    tracked = [mlflow_link(view) for view in views]
     runs: dict[MetricSource, dict[str, str]] = {}
     for view, link in zip(views, tracked, strict=True):
         source = metric_source(view.ref, link) if link is not None else None
@@ -103,7 +103,7 @@ def _returned(results: Sequence[Mapping[str, Json]]) -> Mapping[str, Json]:
     return {str(key): value for key, value in first.items()}
 
 
-def _mlflow_link(view: AttemptView) -> Mapping[str, Json] | None:
+def mlflow_link(view: AttemptView) -> Mapping[str, Json] | None:
     """The link of an attempt to its MLflow run, if it has one."""
     link = view.links.get("mlflow")
     return link if isinstance(link, Mapping) and isinstance(link.get("run_id"), str) else None

@@ -1,12 +1,14 @@
 """The last value of each metric of several MLflow runs, read from the places that keep them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.tracking.store_location import sqlite_file
-from sgpu_decl.tracking.stores.choice import open_tracking_store
-from sgpu_decl.tracking.stores.store_protocol import StoreError
+from sgpu_decl.tracking.stores.choice import open_client_store, open_tracking_store
+from sgpu_decl.tracking.stores.sqlite import artifact_folder
+from sgpu_decl.tracking.stores.store_protocol import MetricHistory, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +30,25 @@ class MetricSource(Protocol):
             runs: the experiment's id of each run, by the run's id.
         """
 
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:  # noqa: ARG002
+        """Read all values of metrics of a run; empty where that place cannot tell.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        return {}
+
+    def log_text(self, run_id: str, name: str, text: str) -> None:  # noqa: ARG002
+        """Keep a text as an artifact of a run, in the place of an older one of that name.
+
+        Raises:
+            StoreError: that place takes none, or not now.
+        """
+        raise StoreError("only MLflow's own pages of that place take files")
+
 
 @dataclass(frozen=True, slots=True)
-class UnreadMetrics:
+class UnreadMetrics(MetricSource):
     """A place that may not be asked, with the reason."""
 
     problem: str
@@ -40,7 +58,7 @@ class UnreadMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class TrackingStore:
+class TrackingStore(MetricSource):
     """The store of an absolute tracking URI. `environ` has the credentials of servers."""
 
     uri: str
@@ -55,6 +73,25 @@ class TrackingStore:
             return LastMetrics(by_run=store.last_metrics(runs))
         except StoreError as error:
             return LastMetrics(by_run={}, problems=(str(error),))
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        path = sqlite_file(self.uri)
+        if path is not None and not path.exists():
+            return {}
+        store = open_tracking_store(self.uri, environ=self.environ)
+        return store.metric_history(run_id, names)
+
+    def log_text(self, run_id: str, name: str, text: str) -> None:
+        path = sqlite_file(self.uri)
+        folder = artifact_folder(path, run_id) if path is not None else None
+        if folder is None:
+            open_client_store(self.uri).log_text(run_id, name, text)
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / name, text.encode("utf-8", "replace"), durable=False)
+        except OSError as error:
+            raise StoreError(f"`{folder / name}`: {error.strerror}") from error
 
 
 def read_last_metrics(runs_by_source: Mapping[MetricSource, Mapping[str, str]]) -> LastMetrics:

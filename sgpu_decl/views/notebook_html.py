@@ -65,7 +65,7 @@ def status_page(view: AttemptView, *, now: datetime) -> str:
         count(more, "more rank") if more > 0 else "",
         f"<pre>{html.escape(trace)}</pre>" if trace else "",
         *map(prose, kind_words(view.first_cause).splitlines()),
-        table(("", ""), ((name, _link(to)) for name, to in links(view))),
+        table(("", ""), ((name, link(to)) for name, to in links(view))),
     )
 
 
@@ -84,7 +84,8 @@ def _how(rank: RankView) -> str:
     return "" if how is None else code(str(how))
 
 
-def _link(target: str) -> str:
+def link(target: str) -> str:
+    """A target as a link if it is an address, else as text."""
     if target.startswith(("http://", "https://")):
         url = html.escape(target)
         return f'<a href="{url}" target="_blank" rel="noopener">{url}</a>'

@@ -23,7 +23,7 @@ _SHOWN = 5
 
 def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
     """The table for a terminal, and how many runs are in which state."""
-    header, rows = _shown(table, now)
+    header, rows = table_cells(table, now)
     shown = [[shorten(escape(text), _WIDEST) for text in row] for row in (header, *rows)]
     widths = [max(columns(row[index]) for row in shown) for index in range(len(header))]
     state = header.index("state")
@@ -41,7 +41,7 @@ def table_text(table: RunTable, *, now: datetime, colour: bool) -> str:
 
 def table_markdown(table: RunTable, *, now: datetime) -> str:
     """The table for a comment on a pull request, ended by a newline."""
-    header, rows = _shown(table, now)
+    header, rows = table_cells(table, now)
     lines = [
         "| " + " | ".join(cell(prose(name)) for name in header) + " |",
         "|" + "---|" * len(header),
@@ -105,7 +105,7 @@ def _object(row: RunRow, now: datetime) -> Json:
     }
 
 
-def _shown(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
+def table_cells(table: RunTable, now: datetime) -> tuple[list[str], list[list[str]]]:
     """The header and the rows for people. A run's name is shown unless all are cells of one
     matrix."""
     one_matrix = len({row.view.ref.address.name for row in table.rows}) == 1 and all(

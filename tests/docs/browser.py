@@ -24,8 +24,17 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
+_REPORTS = ("Runtime.consoleAPICalled", "Log.entryAdded")
+
+
+def _is_fault(report: dict[str, Any]) -> bool:
+    kind = report.get("type") or report.get("entry", {}).get("level")
+    return kind in ("error", "assert", "warning")
+
+
 class Tab:
-    """One page; `requested` are the URLs that it has asked for."""
+    """One page; `requested` are the URLs that it has asked for, `faults` what its console says of
+    errors, of the page that was opened last."""
 
     def __init__(self, address: str) -> None:
         self._socket = websocket.create_connection(address, timeout=PATIENCE)
@@ -33,11 +42,14 @@ class Tab:
         self._loaded = False
         self._session: str | None = None
         self.requested: list[str] = []
+        self.faults: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         self.call("Page.enable")
         self.call("Network.enable")
+        self.call("Runtime.enable")
+        self.call("Log.enable")
 
     def close(self) -> None:
         self._socket.close()
@@ -58,10 +70,15 @@ class Tab:
             self.requested.append(message["params"]["request"]["url"])
         elif message.get("method") == "Page.loadEventFired":
             self._loaded = True
+        elif message.get("method") == "Runtime.exceptionThrown":
+            self.faults.append(str(message["params"]["exceptionDetails"]))
+        elif message.get("method") in _REPORTS and _is_fault(message["params"]):
+            self.faults.append(str(message["params"]))
         return message
 
     def open(self, url: str) -> None:
         self._loaded = False
+        self.faults.clear()
         self.call("Page.navigate", url=url)
         while not self._loaded:
             self._next()

@@ -141,8 +141,12 @@ def _merging(column: str) -> str:
     return "max" if column in _LARGEST else "avg"
 
 
-def read_series(path: str | Path) -> dict[str, Any]:
-    """Return `began`, `node`, and `ranks` and `devices`: for each number its rows as mappings.
+def read_series(path: str | Path, *, points: int | None = None) -> dict[str, Any]:
+    """Return `began`, `clock` and `node`, and for each number of `ranks` and `devices` its rows as
+    mappings.
+
+    Args:
+        points: merge the rows of each number into at most so many, which all have one `span`.
 
     Raises:
         OSError: there is no file.
@@ -155,17 +159,34 @@ def read_series(path: str | Path) -> dict[str, Any]:
         meta = dict(database.execute("SELECT name, value FROM meta"))
         if meta.get("format") != FORMAT:
             raise sqlite3.DatabaseError(f"its format is {meta.get('format')}, not {FORMAT}")
-        found: dict[str, Any] = {"began": meta["began"], "node": meta["node"]}
+        found: dict[str, Any] = {name: meta[name] for name in ("began", "clock", "node")}
+        width = _width(database, points) if points is not None else None
         for table, key in _KEYS.items():
             names = ("at", "span", *_COLUMNS[table])
             numbered: dict[int, list[dict[str, Any]]] = {}
             query = f"SELECT {key}, {', '.join(names)} FROM {table} ORDER BY at"  # noqa: S608
+            if width is not None:
+                merged = ", ".join(f"{_merging(name)}({name})" for name in _COLUMNS[table])
+                query = (
+                    f"SELECT {key}, at / {width} * {width}, {width}, {merged} FROM {table} "  # noqa: S608
+                    f"GROUP BY at / {width}, {key} ORDER BY 2"
+                )
             for number, *values in database.execute(query):
                 numbered.setdefault(number, []).append(dict(zip(names, values, strict=True)))
             found[table] = numbered
         return found
     finally:
         database.close()
+
+
+def _width(database: sqlite3.Connection, points: int) -> int:
+    """Seconds of a merged row: at least those of the longest row that is there."""
+    end, longest = 1, 1
+    for table in _KEYS:
+        query = f"SELECT coalesce(max(at), 0) + 1, coalesce(max(span), 1) FROM {table}"  # noqa: S608
+        last, span = database.execute(query).fetchone()
+        end, longest = max(end, last), max(longest, span)
+    return max(longest, -(-end // points))
 
 
 def _quoted(path: str) -> str:

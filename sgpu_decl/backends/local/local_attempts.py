@@ -110,6 +110,10 @@ class LocalAttempts(Attempts):
 
         return output_files(self._folder(record) / "output")
 
+    def node_files(self, record: LaunchRecord, name: str) -> Mapping[int, Path]:
+        path = self._folder(record) / name
+        return {0: path} if path.is_file() else {}
+
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002  the protocol's
         return self.output_place(record) is not None
 

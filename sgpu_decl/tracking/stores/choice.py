@@ -1,6 +1,7 @@
 """The choice between SQL, REST and MLflow's own client for a store."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sgpu_decl.tracking.store_location import sqlite_file, without_credentials
@@ -8,6 +9,9 @@ from sgpu_decl.tracking.stores.rest import RestRunStore, needs_client
 from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore, revision
 from sgpu_decl.tracking.stores.sqlite_tables import make_store
 from sgpu_decl.tracking.stores.store_protocol import RunStore, StoreError
+
+if TYPE_CHECKING:
+    from sgpu_decl.tracking.stores.client import ClientRunStore
 
 PATIENCE = 5.0  # seconds for one answer of a server
 
@@ -34,17 +38,17 @@ def open_tracking_store(
             say(f"the tracking server {without_credentials(uri)}")
             return RestRunStore(_with_credentials(uri, environ), environ, patience)
         say("MLflow's own client: the server wants more than a password or a token")
-        return _client(uri, shared=False)
+        return open_client_store(uri, shared=False)
     path = sqlite_file(uri)
     if path is None:
         say(f"MLflow's own client, which knows the store {without_credentials(uri)}")
-        return _client(uri, shared=False)
+        return open_client_store(uri, shared=False)
 
     make_store(path, say)
     if (schema := revision(path)) in REVISIONS:
         return SqlRunStore(path)
     say(f"MLflow's own client: the schema {schema} of {path} is unknown here")
-    return _client(uri, shared=True)
+    return open_client_store(uri, shared=True)
 
 
 def needs_no_mlflow(uri: str, environ: Mapping[str, str]) -> bool:
@@ -97,7 +101,8 @@ def _is_server(uri: str) -> bool:
     return urlsplit(uri).scheme in ("http", "https")
 
 
-def _client(uri: str, *, shared: bool) -> RunStore:
+def open_client_store(uri: str, *, shared: bool = False) -> "ClientRunStore":
+    """A store by MLflow's own client. Raises StoreError."""
     try:
         from sgpu_decl.tracking.stores.client import ClientRunStore
     except ImportError as error:

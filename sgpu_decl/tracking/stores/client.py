@@ -15,6 +15,7 @@ from sgpu_decl.tracking.store_location import refused_login
 from sgpu_decl.tracking.stores.store_protocol import (
     EXPERIMENT_TAGS,
     CreatedRun,
+    MetricHistory,
     MetricRow,
     StoreError,
     batches,
@@ -78,6 +79,17 @@ class ClientRunStore:
             for run in self._try(search):
                 metrics[str(run.info.run_id)] = dict(run.data.metrics)
         return metrics
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        history: MetricHistory = {}
+        for name in names:
+            rows = self._try(partial(self._client.get_metric_history, run_id, name))
+            history[name] = sorted((row.step, row.value) for row in rows)
+        return history
+
+    def log_text(self, run_id: str, name: str, text: str) -> None:
+        """Keep a text as an artifact of a run. Raises StoreError."""
+        self._try(partial(self._client.log_text, run_id, text, name))
 
     def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
         metrics = [Metric(name, value, moment, step) for name, value, step in rows]

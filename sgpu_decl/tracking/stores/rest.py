@@ -26,6 +26,7 @@ from sgpu_decl.tracking.store_location import without_credentials
 from sgpu_decl.tracking.stores.store_protocol import (
     EXPERIMENT_TAGS,
     CreatedRun,
+    MetricHistory,
     MetricRow,
     StoreError,
     batches,
@@ -46,6 +47,10 @@ _MORE_THAN_PLAIN = (
     "MLFLOW_WORKSPACE",
     "NETRC",
 )
+
+
+_PAGE = 25_000  # values of one answer: the most that MLflow gives
+_MOST_PAGES = 8
 
 
 class _Refused(StoreError):
@@ -133,6 +138,27 @@ class RestRunStore:
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise StoreError(f"{self._host} answers with strange metrics") from error
         return metrics
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        # https://mlflow.org/docs/latest/api_reference/rest-api.html#get-metric-history
+        history: MetricHistory = {}
+        for name in names:
+            values = history.setdefault(name, [])
+            query = {"run_id": run_id, "metric_key": name, "max_results": str(_PAGE)}
+            for _ in range(_MOST_PAGES):
+                path = f"metrics/get-history?{urllib.parse.urlencode(query)}"
+                answer = self._ask("GET", path)
+                rows = answer.get("metrics")
+                try:
+                    for row in rows if isinstance(rows, list) else ():
+                        values.append((int(row.get("step", 0)), float(row["value"])))
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise StoreError(f"{self._host} answers with strange metrics") from error
+                if not (token := answer.get("next_page_token")):
+                    break
+                query["page_token"] = str(token)
+            values.sort(key=lambda pair: pair[0])
+        return history
 
     def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
         for some in batches(rows, BATCH):

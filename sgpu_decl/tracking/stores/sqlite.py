@@ -11,11 +11,14 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from sgpu_decl.tracking.mlflow_status import TrackedOutcome
 from sgpu_decl.tracking.stores.store_protocol import (
     EXPERIMENT_TAGS,
     CreatedRun,
+    MetricHistory,
     MetricRow,
     StoreError,
     batches,
@@ -60,6 +63,22 @@ def revision(path: Path, patience: float = _PATIENCE) -> str | None:
             return None
         row = db.execute("SELECT version_num FROM alembic_version").fetchone()
     return str(row[0]) if row else None
+
+
+def artifact_folder(path: Path, run_id: str) -> Path | None:
+    """The folder of a run's artifacts in the store `path`; None where they are no files of this
+    machine.
+
+    Raises:
+        StoreError: the store has no such run, or cannot be read.
+    """
+    with _connected(path) as db:
+        row = db.execute("SELECT artifact_uri FROM runs WHERE run_uuid = ?", (run_id,)).fetchone()
+    if row is None:
+        raise StoreError(f"{path} has no run {run_id}")
+    place = urlsplit(str(row[0]))
+    local = place.scheme in ("", "file") and not place.netloc
+    return Path(url2pathname(place.path)) if local else None
 
 
 class SqlRunStore:
@@ -121,6 +140,18 @@ class SqlRunStore:
                 for run_id, key, value, is_nan in rows:
                     metrics.setdefault(run_id, {})[key] = math.nan if is_nan else value
         return metrics
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        history: MetricHistory = {}
+        with _connected(self._path) as db:
+            for name in names:
+                rows = db.execute(
+                    """SELECT step, value, is_nan FROM metrics WHERE run_uuid = ? AND key = ?
+                       ORDER BY step, timestamp""",
+                    (run_id, name),
+                )
+                history[name] = [(step, math.nan if nan else value) for step, value, nan in rows]
+        return history
 
     def log(self, run_id: str, rows: Sequence[MetricRow], moment: int) -> None:
         values = [(name, *_stored(value), moment, run_id, step) for name, value, step in rows]

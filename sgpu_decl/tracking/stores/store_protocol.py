@@ -28,6 +28,10 @@ class CreatedRun:
     experiment_id: str
 
 
+MetricHistory = dict[str, list[tuple[int, float]]]
+"""Steps and values by the name of a metric, in their order."""
+
+
 class RunStore(Protocol):
     def create(self, request: TrackingRequest) -> CreatedRun:
         """Create a run with its tags, and its experiment if there is none of that name.
@@ -56,6 +60,13 @@ class RunStore(Protocol):
 
         Args:
             runs: the experiment's id of each run, by the run's id.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        """Read all values of metrics.
 
         Raises:
             StoreError: they cannot be read.

@@ -1,6 +1,6 @@
 """The metrics of attempts in the MLflow of their workspace, which the SDK's login reads, too."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +9,8 @@ from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.places.file_place import PlaceMissing
-from sgpu_decl.tracking.last_metrics import LastMetrics
+from sgpu_decl.tracking.last_metrics import LastMetrics, MetricSource
+from sgpu_decl.tracking.stores.store_protocol import MetricHistory, StoreError
 
 if TYPE_CHECKING:
     from databricks.sdk.service.ml import Run
@@ -18,7 +19,7 @@ _PAGE = 1000  # runs of one answer; the SDK's reference allows 50,000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceMetrics:
+class WorkspaceMetrics(MetricSource):
     """A `MetricSource`: the MLflow of a workspace, asked about runs of the state with this
     `lineage`. They were launched in the workspace with this `host` and `workspace_id`, as far as
     that is known.
@@ -51,6 +52,20 @@ class WorkspaceMetrics:
                 if error.code not in FINAL:
                     break  # the workspace does not answer: waiting again would not help
         return LastMetrics(by_run=by_run, problems=tuple(problems))
+
+    def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
+        connection = self.workspace.connection
+        history: MetricHistory = {}
+        try:
+            with connection.explained(f"reading metrics of the MLflow run {run_id}"):
+                for name in names:
+                    rows = connection.client.experiments.get_history(name, run_id=run_id)
+                    history[name] = sorted(
+                        (row.step or 0, float(row.value)) for row in rows if row.value is not None
+                    )
+        except SgpuError as error:
+            raise StoreError(error.message) from error
+        return history
 
     def _other_workspace(self) -> str | None:
         """That the login is for another workspace, where it is. Raises SgpuError."""

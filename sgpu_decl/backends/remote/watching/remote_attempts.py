@@ -8,6 +8,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import Attempts, Elsewhere, LogReader
@@ -221,6 +222,10 @@ class RemoteAttempts(Attempts):
         if (len(sizes), sum(sizes)) != (facts["files"], facts["bytes"]):
             return None
         return Output(folder=folder, files=len(sizes), bytes=sum(sizes))
+
+    def node_files(self, record: LaunchRecord, name: str) -> Mapping[int, Path]:
+        back = self._returned(record)
+        return {} if back is None else back.results.node_files(back.attempt, name)
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:
         """A launch looks where its own folder lies: not in another `storage`, and not where the

@@ -103,6 +103,15 @@ class RemoteResults:
             values = pool.map(lambda rank: self._value(attempt, *rank), ranks)
             return [value for value in values if value is not None]
 
+    def node_files(self, attempt: int, name: str) -> dict[int, Path]:
+        """The file of a name that each node brought back, by its number."""
+        paths = {node: f"{attempt}/node_{node}/{name}" for node in self._uploads(attempt)}
+        return {
+            node: self._local / path
+            for node, path in paths.items()
+            if self._fetch(path) is not None
+        }
+
     def error(self, attempt: int, rank: int, node: int, restart: int) -> bytes | None:
         """The pickled exception of a rank."""
         return self._fetch(f"{attempt}/node_{node}/ranks/{rank}/{restart}/error.pkl")
