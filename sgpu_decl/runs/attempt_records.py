@@ -219,6 +219,19 @@ def _ends(points: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
     yield from sorted({low, high})
 
 
+def reported_in(path: Path) -> dict[str, list[tuple[int, float]]]:
+    """The metrics that ranks told with their progress, by name, from the series of their node;
+    empty if that is damaged."""
+    try:
+        series = read_series(path, points=_CURVE_POINTS)
+    except (OSError, sqlite3.Error, KeyError, TypeError, ValueError):
+        return {}
+    return {
+        str(name): [(int(row["step"]), float(row["value"])) for row in rows]
+        for name, rows in series["metrics"].items()
+    }
+
+
 def rows_of_file(
     rows: Iterable[tuple[int | None, Mapping[str, float]]],
 ) -> dict[str, list[tuple[int, float]]]:

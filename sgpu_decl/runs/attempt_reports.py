@@ -105,6 +105,8 @@ class ReportGatherer:
     def _curves(self, view: AttemptView, values: Mapping[str, float]) -> tuple[MetricCurve, ...]:
         names = [name for name in values if _of_run(name)][:_MOST_METRICS]
         history: dict[str, list[tuple[int, float]]] = {}
+        for path in self._found(SERIES, "what the ranks used").values():
+            history = history or records.reported_in(path)
         for path in self._found(f"{OUTPUT}{METRICS}", f"`{METRICS}`").values():
             history |= records.rows_of_file(read_metrics(str(path.parent)).rows)
         none: Mapping[str, list[tuple[int, float]]] = {}

@@ -4,8 +4,8 @@ series.db            what ranks and GPUs used, second by second: see `series_fil
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
                      `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, and
                      `usage`, see `UsageSums.to_json`, null where nothing is known; `idle`, see
-                     `IdleWindow.to_json`, null where it is not; on node 0 also `others`, the same of
-                     other nodes by their numbers
+                     `IdleWindow.to_json`, null where it is not; on node 0 also `others`, the same
+                     of other nodes by their numbers
 monitor.N.json       on node 0: what that of node N was, some seconds ago
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """

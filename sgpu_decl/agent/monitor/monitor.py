@@ -123,18 +123,19 @@ class Monitor:
         self._sums.add(clock, ranks, devices)
         if self._idle:
             self._idle.add(clock, ranks, devices)
+        self._listen()
+        progress = self._said(clock)
         if self._series is not None:
             try:
-                self._series.add(clock, ranks, devices)
+                self._series.add(clock, ranks, devices, progress)
             except sqlite3.Error as error:
                 say(f"what the ranks use is recorded no more: {error}")
                 self._series = None
-        self._listen()
         now = {
             "at": stamp(),
             "ranks": {str(rank): values for rank, values in ranks.items()},
             "devices": devices,
-            "progress": self._said(clock),
+            "progress": progress,
             "usage": self._sums.to_json(),
             "others": self._seen_elsewhere(),
             "idle": self._idle and self._idle.to_json(),

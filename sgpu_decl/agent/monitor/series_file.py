@@ -6,11 +6,12 @@
               were `read` and `written`
     devices   at, span, device: `utilisation` in percent, `memory` and `room` in MiB, `power` in W,
               `temperature` in degrees Celsius, `throttle` as bits of NVML, `ecc`, `xid`
+    metrics   at, span, metric, a name: `value` at the `step`, of what the ranks reported
 
 `at` is in seconds since `began`, by a clock that nobody sets; a row holds for the `span` seconds
-from there on: means, sums of `read` and `written`, the largest `memory`, `throttle` and `ecc`. Rows
-of one second are kept for ten minutes, of ten seconds for an hour, of a minute for a day, and of
-ten minutes for ever: 8 ranks over 24 hours take less than 2 MB.
+from there on: means, sums of `read` and `written`, the largest `memory`, `throttle`, `ecc` and
+`step`. Rows of one second are kept for ten minutes, of ten seconds for an hour, of a minute for a
+day, and of ten minutes for ever: 8 ranks over 24 hours take less than 2 MB.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ DEVICE_COLUMNS = (
 _AGES = ((600, 1, 10), (3_600, 10, 60), (86_400, 60, 600))
 """Rows older than so many seconds, of this span, become rows of that span."""
 _SUMMED = frozenset({"read", "written"})
-_LARGEST = frozenset({"memory", "room", "throttle", "ecc", "xid"})
-_KEYS = {"ranks": "rank", "devices": "device"}
-_COLUMNS = {"ranks": RANK_COLUMNS, "devices": DEVICE_COLUMNS}
+_LARGEST = frozenset({"memory", "room", "throttle", "ecc", "xid", "step"})
+_KEYS = {"ranks": "rank", "devices": "device", "metrics": "metric"}
+_COLUMNS = {"ranks": RANK_COLUMNS, "devices": DEVICE_COLUMNS, "metrics": ("step", "value")}
+_MOST_METRICS = 4  # that are kept, a loss before others
 _THINNED = 60.0  # seconds between two thinnings
 _WRITTEN = 5.0  # seconds between two writes
 
@@ -55,16 +57,17 @@ class SeriesFile:
 
     def __init__(self, folder: str, *, node: int, clock: float) -> None:
         self._database = sqlite3.connect(os.path.join(folder, SERIES), isolation_level=None)
-        self._rows: dict[str, list[tuple[Any, ...]]] = {"ranks": [], "devices": []}
+        self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in _KEYS}
         self._written = self._thinned = 0
         run = self._database.execute
         run("PRAGMA synchronous = OFF")  # the run goes on after a power cut nowhere
         run("PRAGMA journal_mode = TRUNCATE")
         run("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID")
         for table, key in _KEYS.items():
-            columns = ", ".join(f"{name} INTEGER" for name in _COLUMNS[table])
+            columns = ", ".join(f"{name} NUMERIC" for name in _COLUMNS[table])
+            kind = "TEXT" if table == "metrics" else "INTEGER"
             run(
-                f"CREATE TABLE IF NOT EXISTS {table} (at INTEGER, {key} INTEGER, span INTEGER, "
+                f"CREATE TABLE IF NOT EXISTS {table} (at INTEGER, {key} {kind}, span INTEGER, "
                 f"{columns}, PRIMARY KEY (at, {key})) WITHOUT ROWID"
             )
         known = {"format": FORMAT, "node": node, "began": time.time(), "clock": clock}
@@ -72,14 +75,17 @@ class SeriesFile:
             run("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, value))
         (self._began,) = run("SELECT value FROM meta WHERE name = 'clock'").fetchone()
         self._at = -1
+        self._step = -1
 
     def add(
         self,
         clock: float,
         ranks: Mapping[int, Mapping[str, int]],
         devices: Sequence[Mapping[str, int]],
+        progress: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take the measurements of one second.
+        """Take the measurements of one second, and how far the ranks are: see
+        `ProgressEstimate.to_json`.
 
         Raises:
             sqlite3.Error: the disk is full, or the file is gone.
@@ -91,6 +97,12 @@ class SeriesFile:
         for values in devices:
             row = (at, values["device"], 1, *(values.get(name) for name in DEVICE_COLUMNS))
             self._rows["devices"].append(row)
+        if progress is not None and progress["step"] != self._step:
+            self._step = progress["step"]
+            known = [item for item in progress["metrics"].items() if item[1] is not None]
+            known.sort(key=lambda item: "loss" not in item[0])
+            for name, value in known[:_MOST_METRICS]:
+                self._rows["metrics"].append((at, name, 1, self._step, value))
         if at - self._written >= _WRITTEN:
             self._written = at
             self._flush(at)
@@ -121,8 +133,9 @@ class SeriesFile:
         if rows:
             delete = f"DELETE FROM {table} WHERE at < ? AND span = ?"  # noqa: S608  our own names
             self._database.execute(delete, (before, span))
-            whole = [tuple(round(one) if one is not None else None for one in row) for row in rows]
-            self._insert(table, whole)
+            if table != "metrics":
+                rows = [tuple(one and round(one) for one in row) for row in rows]
+            self._insert(table, rows)
 
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         marks = ", ".join("?" * (3 + len(_COLUMNS[table])))
@@ -142,11 +155,11 @@ def _merging(column: str) -> str:
 
 
 def read_series(path: str | Path, *, points: int | None = None) -> dict[str, Any]:
-    """Return `began`, `clock` and `node`, and for each number of `ranks` and `devices` its rows as
-    mappings.
+    """Return `began`, `clock` and `node`, and the rows of each number of `ranks` and `devices` and
+    of each name of `metrics`, as mappings.
 
     Args:
-        points: merge the rows of each number into at most so many, which all have one `span`.
+        points: merge the rows of each into at most so many, which all have one `span`.
 
     Raises:
         OSError: there is no file.
@@ -161,9 +174,13 @@ def read_series(path: str | Path, *, points: int | None = None) -> dict[str, Any
             raise sqlite3.DatabaseError(f"its format is {meta.get('format')}, not {FORMAT}")
         found: dict[str, Any] = {name: meta[name] for name in ("began", "clock", "node")}
         width = _width(database, points) if points is not None else None
+        there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         for table, key in _KEYS.items():
+            found[table] = {}
+            if table not in there:
+                continue  # older files have no metrics
             names = ("at", "span", *_COLUMNS[table])
-            numbered: dict[int, list[dict[str, Any]]] = {}
+            numbered: dict[int | str, list[dict[str, Any]]] = {}
             query = f"SELECT {key}, {', '.join(names)} FROM {table} ORDER BY at"  # noqa: S608
             if width is not None:
                 merged = ", ".join(f"{_merging(name)}({name})" for name in _COLUMNS[table])
@@ -182,7 +199,7 @@ def read_series(path: str | Path, *, points: int | None = None) -> dict[str, Any
 def _width(database: sqlite3.Connection, points: int) -> int:
     """Seconds of a merged row: at least those of the longest row that is there."""
     end, longest = 1, 1
-    for table in _KEYS:
+    for table in ("ranks", "devices"):
         query = f"SELECT coalesce(max(at), 0) + 1, coalesce(max(span), 1) FROM {table}"  # noqa: S608
         last, span = database.execute(query).fetchone()
         end, longest = max(end, last), max(longest, span)

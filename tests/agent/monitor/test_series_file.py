@@ -92,3 +92,32 @@ def test_a_file_that_is_cut_short_or_missing(tmp_path: Path) -> None:
     (tmp_path / SERIES).write_bytes(b"no database at all, but text" * 100)
     with pytest.raises(sqlite3.Error):
         read_series(tmp_path / SERIES)
+
+
+def test_metrics_that_ranks_report_are_kept_by_step(tmp_path: Path) -> None:
+    series = SeriesFile(str(tmp_path), node=0, clock=0.0)
+    for at in range(2_000):
+        metrics = {"lr": 0.5, "7": 1.0, "a": 1.0, "b": 2.0, "train_loss": 1 / (1 + at // 2)}
+        progress = {"step": at // 2, "metrics": {**metrics, "nan": None}}
+        series.add(float(at), {0: rank(at)}, [], progress)
+    series.close()
+    found = read_series(tmp_path / SERIES)["metrics"]
+    assert list(found) == ["7", "a", "lr", "train_loss"]  # four, the loss among them
+    rows = found["train_loss"]
+    assert (rows[-1]["step"], rows[-1]["value"]) == (999, pytest.approx(1 / 1000))
+    assert {row["span"] for row in rows} == {1, 10}
+    assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
+    few = read_series(tmp_path / SERIES, points=50)["metrics"]["train_loss"]
+    assert len(few) <= 50
+    assert few[-1]["step"] == 999
+
+
+def test_a_file_of_an_older_version_has_no_metrics(tmp_path: Path) -> None:
+    series = SeriesFile(str(tmp_path), node=0, clock=0.0)
+    series.add(0.0, {0: rank(0)}, [])
+    series.close()
+    with sqlite3.connect(tmp_path / SERIES) as database:
+        database.execute("DROP TABLE metrics")
+    database.close()
+    found = read_series(tmp_path / SERIES, points=10)
+    assert (found["metrics"], list(found["ranks"])) == ({}, [0])
