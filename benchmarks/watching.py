@@ -1,5 +1,5 @@
 """Runs that are watched: beside `cat` of the same lines, on a terminal and on a pipe, and what
-`sgpu top` takes.
+`sgpu top` and `sgpu report` take.
 
 Of lines the time counts from the first to the last, as whoever reads them sees it: how long a run
 takes to start is another row's matter.
@@ -65,6 +65,37 @@ def watching(scratch: Path, repeats: int) -> Iterator[Row]:
             )
 
     yield _top(scratch)
+    yield _report(scratch)
+
+
+def _report(scratch: Path) -> Row:
+    """The report of a run of 64 ranks over a day: its first one, which also makes the library of
+    plots."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.long_series import write_long_attempt
+
+    folder = scratch / "report"
+    folder.mkdir()
+    (folder / "run.yaml").write_text(
+        f"name: watched\ngpus: {RANKS}\ntype: CPU\nmlflow: {{enabled: false}}\ncommand: 'true'\n"
+    )
+    subprocess.run([SGPU, "apply", "-y"], cwd=folder, capture_output=True, check=True)
+    write_long_attempt(folder / ".sgpu/default/runs/watched/1", ranks=RANKS)
+    times = []
+    for number in range(3):
+        environ = {**os.environ, "XDG_CACHE_HOME": str(folder / f"cache{number}")}
+        started = time.perf_counter()
+        subprocess.run([SGPU, "report"], cwd=folder, env=environ, capture_output=True, check=True)
+        times.append(time.perf_counter() - started)
+    seconds = min(times)
+    size = (folder / "report-watched-1.html").stat().st_size
+    return Row(
+        what=f"sgpu report of {RANKS} ranks over 24 h, {size / 1e6:.1f} MB",
+        took=f"{seconds:.1f} s",
+        against="five seconds",
+        ratio=seconds / 5,
+        limit=1.0,
+    )
 
 
 def _top(scratch: Path) -> Row:

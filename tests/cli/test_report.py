@@ -243,20 +243,6 @@ def test_a_series_is_read_in_as_many_points_as_asked_for(tmp_path: Path) -> None
     assert sum(row["read"] for row in found["ranks"][0]) == total
 
 
-@pytest.mark.mlflow
-def test_the_page_becomes_an_artifact_of_the_mlflow_run(sgpu: Shell) -> None:
-    require("mlflow")
-    sgpu.write("run.yaml", RUN.replace("mlflow: {enabled: false}", "report: true"))
-    sgpu.write("train.py", CODE)
-    sgpu.done("apply", "-y")
-    (artifact,) = (sgpu.folder / ".sgpu").rglob("sgpu-report.html")
-    assert "<h1>train#1</h1>" in artifact.read_text()
-    artifact.unlink()
-    added = sgpu.done("report", "train", "--upload").out
-    assert "added sgpu-report.html to the MLflow run" in added
-    assert artifact.is_file()
-
-
 def test_a_run_without_mlflow_takes_no_artifact(trained: Shell) -> None:
     refused = trained.exits(1, "report", "train", "--upload")
     assert "`train#1` has no MLflow run that is known here" in refused.err

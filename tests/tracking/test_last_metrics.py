@@ -94,6 +94,10 @@ def _check(uri: str) -> None:
     assert metrics.by_run[second]["acc"] == 0.5
     assert math.isnan(metrics.by_run[second]["loss"])
     assert metrics.by_run.get(third, {}) == {}
+    history = TrackingStore(uri, {}).metric_history(first, ["loss", "none"])
+    assert {**history} == {"loss": [(0, 3.0), (1, 2.0), (2, 1.0)], "none": []}
+    ((_, lost),) = TrackingStore(uri, {}).metric_history(second, ["loss"])["loss"]
+    assert math.isnan(lost)
 
 
 def test_a_store_that_several_backends_name_is_one_place() -> None:
