@@ -14,7 +14,7 @@ from sgpu_decl.model.attempt_report import MetricCurve, RankSpan, RunPhase, Usag
 
 Plot = dict[str, Any]
 T = TypeVar("T")
-LINES = 8  # lanes that are drawn as lines; more of them are a band with those that differ
+LINES = 4  # lanes that are drawn as lines; more of them are a band with those that differ
 _OUTLIERS = 3
 _FAR = 4.0  # times the usual distance from the median
 _COLOURS = ["blue", "orange", "green", "purple", "teal", "olive", "pink", "red"]

@@ -178,6 +178,11 @@ class BackendContract:
 
         assert len(results) > 10
         assert results == [(item, {"rank": item, "n": 3}) for item in range(len(results))]
+        with bench.backend() as backend:
+            files = backend.attempts.node_files(bench.record("hello"), "events.log")
+            assert all(b"rank_started" in path.read_bytes() for path in files.values())
+            assert 0 in files
+            assert backend.attempts.node_files(bench.record("hello"), "no-such-file") == {}
 
     # Cancelling
 
