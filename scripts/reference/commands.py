@@ -53,6 +53,7 @@ VALUES = {
 }
 """An example of the value of each option. A new option needs one."""
 OF_COMMANDS = {
+    ("report", "--out"): "train.html",
     ("dev workspace", "--gpus"): "GPU_8xH100=1",
     ("plan", "--base"): "origin/main",
     ("plan", "--limit"): "20000",

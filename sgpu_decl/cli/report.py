@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @project_options
 @click.option(
-    "-o", "--out", metavar="FILE", help="Where to write the page: `report-NAME.html` by default."
+    "-o", "--out", metavar="FILE", help="The file; by default `sgpu-report-NAME-ATTEMPT.html`."
 )
 @click.option(
     "--sort",
@@ -101,6 +101,6 @@ def _title(refs: "Sequence[AttemptRef]") -> str:
 
 def _file_name(refs: "Sequence[AttemptRef]", *, several: bool) -> str:
     if not several:
-        return f"report-{refs[0].address.folder}-{refs[0].number}.html"
+        return f"sgpu-report-{refs[0].address.folder}-{refs[0].number}.html"
     names = {ref.address.name for ref in refs}
-    return f"report-{refs[0].address.name if len(names) == 1 else 'runs'}.html"
+    return f"sgpu-report-{refs[0].address.name if len(names) == 1 else 'runs'}.html"

@@ -30,6 +30,7 @@ _NEVER_FILES = re.compile("|".join(map(translate, (
 # These may be named by `code.include`.
 _USUALLY_NEVER_FILES = re.compile("|".join(map(translate, (
     "mlflow.db", "mlflow.db-*", "mlflow.db.*", "*.log", "nohup.out", "slurm-[0-9]*.out",
+    "sgpu-report-*.html",  # of `sgpu report`
     "events.out.tfevents.*", "*.nsys-rep", "*.ncu-rep", ".coverage", ".coverage.*",
     # of editors: Vim's swap files, Emacs' locks and copies
     ".*.sw[a-p]", "*~", ".#*", "#*#",

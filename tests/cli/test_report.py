@@ -48,7 +48,7 @@ def attempt(sgpu: Shell, name: str = "train", number: int = 1) -> Path:
     return sgpu.folder / f".sgpu/default/runs/{name}/{number}"
 
 
-def page(sgpu: Shell, *words: str, file: str = "report-train-1.html") -> str:
+def page(sgpu: Shell, *words: str, file: str = "sgpu-report-train-1.html") -> str:
     """The report without its style and the library of plots."""
     answer = sgpu.here("report", *words)
     assert answer.code == 0, answer.err
@@ -80,8 +80,9 @@ def test_a_failure_is_explained_beside_the_last_good_attempt(trained: Shell) -> 
     trained.write("train.py", FAILING)
     trained.write("run.yaml", RUN.replace("0.1", "0.2"))
     trained.exits(5, "apply", "-y")
-    text = page(trained, "train", file="report-train-2.html")
-    assert {"first cause", "differences", "last lines of rank 0"} <= labels(text)
+    text = page(trained, "train", file="sgpu-report-train-2.html")
+    assert {"first cause", "differences"} <= labels(text)
+    assert {"last lines of rank 0", "last lines of rank 1"} & labels(text)  # who fails first
     assert "ValueError: no &lt;luck&gt; &amp; no <code>fortune</code>" in text
     assert "Differences to train#1, the last good attempt" in text
     assert re.search(r"<span class='plus'> *\+ *raise ValueError\(", text)
@@ -105,10 +106,10 @@ def test_runs_of_a_matrix_are_compared(sgpu: Shell) -> None:
     sgpu.write("run.yaml", RUN.replace("args: {lr: 0.1}", "matrix: {lr: [0.1, 0.2, 0.3, 0.4]}"))
     sgpu.write("train.py", CODE)
     sgpu.done("apply", "-y")
-    text = page(sgpu, "train", file="report-train.html")
+    text = page(sgpu, "train", file="sgpu-report-train.html")
     assert {"best", "all runs"} <= labels(text)
     assert "(lowest): 0.1 with <code>lr=0.1</code>" in text
-    text = page(sgpu, "train", "--sort", "-loss", file="report-train.html")
+    text = page(sgpu, "train", "--sort", "-loss", file="sgpu-report-train.html")
     assert "(highest): 0.4 with <code>lr=0.4</code>" in text
     unknown = sgpu.exits(1, "report", "train", "--sort", "los")
     assert "did you mean `loss`?" in unknown.err
@@ -178,14 +179,14 @@ def test_a_run_that_never_started(sgpu: Shell) -> None:
         "    after: [first]}\n",
     )
     sgpu.exits(5, "apply", "-y")
-    text = page(sgpu, "second", file="report-second-1.html")
+    text = page(sgpu, "second", file="sgpu-report-second-1.html")
     assert '<span class="state skipped">skipped</span>' in text
     assert "its ranks never started" in text
 
 
 def test_a_run_on_a_cluster_that_is_gone(sgpu: Shell) -> None:
     recorded(sgpu, "away")
-    text = page(sgpu, "away", file="report-away-1.html")
+    text = page(sgpu, "away", file="sgpu-report-away-1.html")
     assert "not available" in labels(text)
     assert "Shown is what was recorded last" in text
 
@@ -221,7 +222,7 @@ def test_a_day_of_many_ranks_fits_into_three_megabytes(trained: Shell) -> None:
     require("vl_convert")
     write_long_attempt(attempt(trained))
     text = page(trained)
-    assert (trained.folder / "report-train-1.html").stat().st_size < 3_000_000
+    assert (trained.folder / "sgpu-report-train-1.html").stat().st_size < 3_000_000
     assert {"GPU utilisation", "GPU memory", "CPU of each rank", "Memory of each rank"} <= labels(
         text
     )
@@ -246,4 +247,9 @@ def test_a_series_is_read_in_as_many_points_as_asked_for(tmp_path: Path) -> None
 def test_a_run_without_mlflow_takes_no_artifact(trained: Shell) -> None:
     refused = trained.exits(1, "report", "train", "--upload")
     assert "`train#1` has no MLflow run that is known here" in refused.err
-    assert (trained.folder / "report-train-1.html").is_file()
+    assert (trained.folder / "sgpu-report-train-1.html").is_file()
+
+
+def test_a_page_beside_the_code_is_none_of_it(trained: Shell) -> None:
+    trained.done("report", "train")
+    assert trained.data("plan")["changes"][0]["action"] == "no_op"
