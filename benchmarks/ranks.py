@@ -55,6 +55,26 @@ note("up")
 dist.destroy_process_group()
 """
 )
+STEPS = """
+import os
+import time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(4)))
+def steps():
+    started = time.monotonic()
+    for _ in range(100):
+        model(torch.ones(64, 256)).sum().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+    return (time.monotonic() - started) / 100
+steps()
+quickest = min(steps() for _ in range(10))
+with open(os.environ["BENCH_OUT"] + "/" + os.environ["RANK"] + "-step", "w") as file:
+    file.write(repr(quickest))
+dist.destroy_process_group()
+"""
 DEATH = (
     NOTE
     + """
@@ -109,6 +129,13 @@ Way = Callable[[Path, str, int], Done]
 
 def by_agent(folder: Path, source: str, count: int) -> Done:
     started = _launch(folder, source, count)
+    wait_until_free(str(folder / "supervisor.lock"))
+    return _done(folder / "output", started)
+
+
+def by_agent_unrecorded(folder: Path, source: str, count: int) -> Done:
+    """The same, without torch's flight recorder."""
+    started = _launch(folder, source, count, recorded=False)
     wait_until_free(str(folder / "supervisor.lock"))
     return _done(folder / "output", started)
 
@@ -169,6 +196,7 @@ def ranks(scratch: Path) -> Iterator[Row]:
             what = f"{count} ranks to torch's all_reduce"
             results = _alternate(scratch, ALL_REDUCE, count, 3, ways)
             yield from _to_the_last(what, results, floor=None, torchrun=limit)
+        yield _recorded(scratch)
     yield from _deaths(scratch)
     yield from _idle(scratch)
     yield from _monitored(scratch)
@@ -281,6 +309,13 @@ def _monitored(scratch: Path) -> Iterator[Row]:
     )
 
 
+def _recorded(scratch: Path) -> Row:
+    """A step with eight collectives, while torch records them and ranks are asked."""
+    results = _alternate(scratch, STEPS, 2, 3, (by_agent, by_agent_unrecorded))
+    own, bare = ([done.last("step") for done in column] for column in results.values())
+    return _compare("a step with the flight recorder", own, "without it", bare, 1.1)
+
+
 def _printing(scratch: Path) -> Iterator[Row]:
     """Four ranks print 100 MB together, in lines of 100 bytes."""
     results = _alternate(scratch, PRINT, 4, 3, (by_agent, by_loop))
@@ -327,16 +362,16 @@ def _script(folder: Path, source: str) -> tuple[Path, Path]:
     return script, output
 
 
-def _launch(folder: Path, source: str, count: int) -> float:
+def _launch(folder: Path, source: str, count: int, *, recorded: bool = True) -> float:
     code = folder / "code"
     code.mkdir(parents=True)
     (code / "main.py").write_text(source)
-    return launch_ranks(folder, SCRIPT, count)
+    return launch_ranks(folder, SCRIPT, count, recorded=recorded)
 
 
-def launch_ranks(folder: Path, entry: Entry, count: int) -> float:
-    """Start the agent for an attempt folder as apply leaves it, with the code in `code/`; return
-    when that was."""
+def launch_ranks(folder: Path, entry: Entry, count: int, *, recorded: bool = True) -> float:
+    """Start the agent for an attempt folder as apply leaves it, with the code in `code/`,
+    with torch's flight recorder on if `recorded`; return when that was."""
     code, output = folder / "code", folder / "output"
     output.mkdir()
     spec = LaunchSpec(
@@ -355,6 +390,7 @@ def launch_ranks(folder: Path, entry: Entry, count: int) -> float:
         gpus=Gpus(lock_dir=str(folder / "gpus")),
         port_lock_dir=str(folder / "ports"),
         env={"BENCH_OUT": str(output)},
+        flight_recorder=recorded,
         warm=warm_start(entry, code, setting="auto", ranks=count),
     )
     write_entrypoint(folder, spec, folder.parent / "shared")

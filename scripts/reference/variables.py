@@ -66,6 +66,7 @@ VARIABLES = (
         "SGPU_COOKIE", _INTERNAL,
         "Marks each process that a rank starts, so that none of them outlives the attempt. Leave it as it is.",
     ),
+    Variable("SGPU_ASKED_AT", _INTERNAL, "The address at which a rank tells its monitor what it does."),
     Variable("SGPU_READY_FD", _INTERNAL, "The descriptor by which a rank says that its imports are done."),
     Variable("SGPU_ENVIRON_FD", _INTERNAL, "The descriptor by which a process gets values of secrets."),
     Variable("SGPU_REDACT", _INTERNAL, "The values that a rank masks in its log, with `logs: {redact: true}`."),

@@ -77,6 +77,7 @@ _OF_WORDS: dict[str, dict[str, str | None]] = {
     "resume": {**dict.fromkeys(_ON, "auto"), **dict.fromkeys(_OFF, None)},
     "mlflow": {**dict.fromkeys(_ON, "{enabled: true}"), **dict.fromkeys(_OFF, "{enabled: false}")},
     "launch.warm": {**dict.fromkeys(_ON, "auto"), **dict.fromkeys(_OFF, "off")},
+    "launch.flight_recorder": {**dict.fromkeys(_ON, "on"), **dict.fromkeys(_OFF, "off")},
     "lifecycle": dict.fromkeys(_OFF, None),
     "logs": dict.fromkeys(_OFF, None),
 }

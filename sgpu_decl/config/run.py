@@ -181,6 +181,15 @@ class RunConfig(Block):
     idle: Idle | None = Field(
         None, description="What happens to a run that does nothing with its GPUs; default: nothing."
     )
+    hang_after: Literal["auto"] | Limit = Field(
+        Duration(60.0),
+        description="How long ranks may wait in a collective that others have not entered, until "
+        "sgpu says so. `auto`: five times the longest gap seen between collectives, and at least "
+        "30 seconds.",
+    )
+    hang: Literal["warn", "stop"] = Field(
+        "warn", description="What to do once ranks hang for `hang_after`: say so, or end the run."
+    )
     resume: Literal["auto"] | None = Field(
         None,
         description="`auto`: ranks, even restarted ones, find the output of an earlier attempt in "

@@ -47,6 +47,11 @@ class Launch(Block):
     master_port: Annotated[StrictInt, Field(ge=1, le=65535)] | None = Field(
         None, description="The port at which ranks meet (`MASTER_PORT`); default: a free port."
     )
+    flight_recorder: Literal["on", "off"] = Field(
+        "on",
+        description="Whether torch records the collectives of ranks, and ranks tell their monitor "
+        "which they wait in: `on` or `off`.",
+    )
 
 
 class Count(StrEnum):

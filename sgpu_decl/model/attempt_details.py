@@ -133,6 +133,43 @@ def progress_in(item: object) -> RunProgress | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankWait:
+    """That ranks wait for others, for so many `seconds`: `waiting` for `ranks`. It is a hang if
+    `alarm`, and else information. `kind` is `missing` (they have not entered a collective), `order`
+    or `shape` (their collectives do not match), `ended`, `stopped`, or `unfinished` (all have
+    entered it, and it does not end). `summary` is all of it in words."""
+
+    kind: str
+    summary: str
+    alarm: bool
+    ranks: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    seconds: int = 0
+
+
+def rank_wait_in(item: object) -> RankWait | None:
+    """The wait that a `status` object tells of; None where it tells of none. Ranks could have
+    written it."""
+    if not isinstance(item, Mapping):
+        return None
+    summary, kind, seconds = item.get("summary"), item.get("kind"), item.get("seconds")
+    ranks, waiting = item.get("ranks"), item.get("waiting")
+    if (
+        not isinstance(summary, str)
+        or not isinstance(kind, str)
+        or not isinstance(seconds, int)
+        or not isinstance(ranks, list)
+        or not isinstance(waiting, list)
+        or not all(isinstance(rank, int) for rank in (*ranks, *waiting))
+    ):
+        return None
+    return RankWait(
+        kind=kind, summary=summary, alarm=item.get("alarm") is True, ranks=tuple(ranks),
+        waiting=tuple(waiting), seconds=seconds,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndNotice:
     """Who was told of the end of an attempt: the `way` is the `command` or the `webhook` of
     `on_finish`. `ok` says whether that succeeded, after so many `tries`, `summary` how it ended."""

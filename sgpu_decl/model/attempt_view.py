@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import (
         EndNotice,
         FirstCause,
+        RankWait,
         Restart,
         RunProgress,
         WorkingFiles,
@@ -61,7 +62,8 @@ class AttemptView:
     `tracking` is `replaced` where another store than the one that was asked for has its MLflow run,
     `off` where none does. `links` say where its things lie. `ray` is its Ray cluster, once that is
     complete. `progress` says how far it is, or was, as far as its ranks tell, and `usage` what they
-    used, as far as it was measured; `idle` is there while that is too little. `metrics` are the
+    used, as far as it was measured; `idle` is there while that is too little, and `rank_wait` while
+    ranks wait for others: it says for whom. `metrics` are the
     last values in the `metrics.json` of its output, once it has ended, and `metrics_problem` says
     what could not be read of it. `notices` say who was told of the end. Since
     `not_responding_since` its supervisor gives no sign of life; `processes_left` run on though
@@ -91,6 +93,7 @@ class AttemptView:
     progress: "RunProgress | None" = field(default=None, metadata=SOMETIMES)
     usage: "RunUsage | None" = field(default=None, metadata=SOMETIMES)
     idle: "RunIdle | None" = field(default=None, metadata=SOMETIMES)
+    rank_wait: "RankWait | None" = field(default=None, metadata=SOMETIMES)
     metrics: Mapping[str, float] = field(default_factory=dict, metadata=SOMETIMES)
     metrics_problem: str | None = field(default=None, metadata=SOMETIMES)
     notices: "tuple[EndNotice, ...]" = field(default=(), metadata=SOMETIMES)
@@ -133,13 +136,15 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
     failure, cause = status.get("class"), status.get("first_cause")
     files, restarts = status.get("working_files"), status.get("restarts")
     progress, usage, idle = status.get("progress"), status.get("usage"), status.get("idle")
+    wait = status.get("rank_wait")
     if usage or idle:
         from sgpu_decl.model.run_usage import idle_in, usage_in
-    if cause or files or restarts or progress:
+    if cause or files or restarts or progress or wait:
         from sgpu_decl.model.attempt_details import (
             WorkingFiles,
             cause_in,
             progress_in,
+            rank_wait_in,
             restarts_in,
         )
     state = AttemptState(status["state"])
@@ -165,6 +170,7 @@ def view_in(record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         progress=progress_in(progress) if progress else None,
         usage=usage_in(usage) if usage else None,
         idle=idle_in(idle) if idle else None,
+        rank_wait=rank_wait_in(wait) if wait else None,
         metrics=_metrics(status["metrics"]) if status.get("metrics") else {},
         metrics_problem=status.get("metrics_problem"),
         notices=notices_in(status.get("notices") or ()),

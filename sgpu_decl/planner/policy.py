@@ -87,6 +87,8 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "progress_timeout": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
         "preflight": FieldRule(_LAUNCH, "a test of the machine; the result does not depend on it"),
         "idle": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "hang_after": FieldRule(_LAUNCH, "a limit; the result does not depend on it"),
+        "hang": FieldRule(_LAUNCH, "what happens to ranks that wait for ever"),
         "retry": FieldRule(_LAUNCH, "used only after a failure"),
         "resume": FieldRule(
             _LAUNCH, "where the program may continue; its outputs decide that", optional=True

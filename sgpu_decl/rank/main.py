@@ -167,6 +167,9 @@ def _add_hooks(folder: str, spec: "Mapping[str, Any]") -> None:
         environ = dict(os.environ)
         on_import("mlflow", before=lambda: _join_run(folder, spec, environ))
     on_import("torch.distributed.rendezvous", after=_keep_store_on_loopback)
+    asked_at = os.environ.pop("SGPU_ASKED_AT", None)
+    if asked_at is not None:
+        on_import("torch.distributed.rendezvous", after=lambda module: _answer(module, asked_at))
     for package in ("pytorch_lightning", "lightning.pytorch"):
         on_import(f"{package}.trainer.trainer", after=_follow_lightning)
     on_import("mlflow.tracking.client", after=_follow_mlflow)
@@ -182,6 +185,12 @@ def _keep_store_on_loopback(module: "ModuleType") -> None:
     from sgpu_decl.rank.store_loopback import keep_store_on_loopback
 
     keep_store_on_loopback(module)
+
+
+def _answer(module: "ModuleType", asked_at: str) -> None:
+    from sgpu_decl.rank.collective_answers import answer_monitor
+
+    answer_monitor(module, f"\0{asked_at}")
 
 
 def _follow_lightning(module: "ModuleType") -> None:

@@ -238,6 +238,9 @@ class LaunchSpec:
     progress_timeout: float | None = None
     idle: IdleSpec | None = None
     preflight: PreflightSpec | None = None
+    hang_after: float | None = None
+    hang: Literal["warn", "stop"] = "warn"
+    flight_recorder: bool = True
     retry: RetrySpec = field(default_factory=RetrySpec)
     resume: bool = False
     parallel: Parallel | None = None

@@ -231,7 +231,7 @@ def run_details(
     view = run.view
     # The section about restarts says when the next one is.
     waiting = waiting_words(view, now) if view.waiting_for != BACKOFF else ""
-    also = filter(None, [_progress(view), idle_line(view), usage_line(view)])
+    also = filter(None, [_progress(view), wait_words(view), idle_line(view), usage_line(view)])
     parts = [
         f"{view.ref.address}\n  {ending(view, now=now, colour=colour)}"
         + (f", {waiting}" if waiting else "")
@@ -306,6 +306,11 @@ def supervision_words(view: AttemptView, now: datetime) -> str:
     return f"{amount} {verb} left ({pids}): {cancel} stops {object_}"
 
 
+def wait_words(view: AttemptView) -> str:
+    """For whom ranks wait; empty if they do not, or nobody knows."""
+    return escape(view.rank_wait.summary) if view.state.active and view.rank_wait else ""
+
+
 def links(view: AttemptView) -> list[tuple[str, str]]:
     """Where an attempt's things are: `folder`, `mlflow.run_id`, the dashboard of its Ray cluster;
     what ranks are given is no link."""
@@ -346,7 +351,9 @@ def _remark(view: AttemptView, now: datetime, hints: Callable[[str], str]) -> st
     restarts = count(view.restart, "restart") if view.restart else ""
     cause = _cause_line(view, _LONGEST_CAUSE)
     going = _progress(view) if view.state.active else ""
-    return "; ".join(filter(None, [restarts, cause, going, idle_line(view), dashboard_words(view)]))
+    waits = shorten(wait_words(view), _LONGEST_CAUSE)
+    parts = [restarts, cause, waits, going, idle_line(view), dashboard_words(view)]
+    return "; ".join(filter(None, parts))
 
 
 def _progress(view: AttemptView) -> str:

@@ -21,6 +21,7 @@ from sgpu_decl.views.status_text import (
     idle_line,
     supervision_words,
     tally,
+    wait_words,
     waiting_words,
 )
 from sgpu_decl.views.terminal import columns, count, escape, hours, shorten
@@ -201,6 +202,8 @@ def _news(run: WatchedRun, now: datetime) -> Iterator[tuple[str, str]]:
         yield escape(words), "yellow"
     if words := supervision_words(view, now):
         yield words, "red"
+    if view.rank_wait is not None and (words := wait_words(view)):
+        yield words, "red" if view.rank_wait.alarm else "yellow"
     if (cause := view.first_cause) is not None:
         yield cause_words(cause.rank, cause.summary or cause.failure or ""), "red"
 

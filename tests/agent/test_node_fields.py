@@ -139,6 +139,8 @@ ON_NODES: dict[Case, tuple[str, ...]] = {
 
 ELSEWHERE = {
     "startup_timeout": "test_node_group: a node that never comes",
+    "hang_after": "monitor/test_hangs: a rank of another node is named",
+    "hang": "monitor/test_hangs: a rank of another node is named",
     "resume": "test_node_group: all nodes go on from what any of them left",
     "mlflow": "databricks/nodes/test_node: ranks find what they find everywhere",
     "after": "ray/test_upstream_wait, databricks/test_order: the platform's node waits",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _KEYS = ("state", "started_at", "ended_at", "exit_code", "class", "ranks", "first_cause", "restart",
          "restarts")  # fmt: skip
 _OPTIONAL = ("waiting_for", "mlflow", "ray", "working_files", "metrics", "metrics_problem",
-             "progress", "usage", "idle")  # fmt: skip
+             "progress", "usage", "idle", "rank_wait")  # fmt: skip
 _EMPTY: dict[str, Any] = {"started_at": None, "ended_at": None, "exit_code": None, "class": None,
                           "ranks": [], "first_cause": None, "restart": 0,
                           "restarts": []}  # fmt: skip

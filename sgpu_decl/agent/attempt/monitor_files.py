@@ -4,8 +4,9 @@ series.db            what ranks and GPUs used, second by second: see `series_fil
 monitor.json         replaced each second: `at`, when that was; `ranks` by their numbers and
                      `devices`, as in the series; `progress`, see `ProgressEstimate.to_json`, and
                      `usage`, see `UsageSums.to_json`, null where nothing is known; `idle`, see
-                     `IdleWindow.to_json`, null where it is not; on node 0 also `others`, the same
-                     of other nodes by their numbers
+                     `IdleWindow.to_json`, and `rank_wait`, see `CollectiveWait.to_json`, null where
+                     that is not so; on node 0 also `others`, the same of other nodes by their
+                     numbers
 monitor.N.json       on node 0: what that of node N was, some seconds ago
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SERIES = "series.db"
 MONITOR = "monitor.json"
 REPORTED = "progress.json"
+LONGEST = 1 << 19  # bytes of a message between a monitor and its supervisor
 
 
 def monitor_of(node: int) -> str:
@@ -35,12 +37,13 @@ USAGE = ("seconds", "nodes", "processors", "processors_there", "memory", "memory
 
 def monitored(folder: str) -> dict[str, Any]:
     """What a record of an attempt takes from the monitor of a node: `progress`, how far its ranks
-    were when it looked last, `usage`, what they used, and `idle`, that they use too little; without
-    what nobody knows."""
+    were when it looked last, `usage`, what they used, `idle`, that they use too little, and
+    `rank_wait`, for whom they wait; without what nobody knows."""
     seen = read_json(folder, MONITOR) or {}
     found: dict[str, Any] = {}
-    if isinstance(seen.get("progress"), dict):
-        found["progress"] = seen["progress"]
+    for name in ("progress", "rank_wait"):
+        if isinstance(seen.get(name), dict):
+            found[name] = seen[name]
     if usage := usage_in(seen):
         found["usage"] = usage
     if idle := idle_in(seen):

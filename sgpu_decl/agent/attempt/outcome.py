@@ -60,10 +60,16 @@ def _cause(
     }
 
 
-def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Outcome:
+def stopped(
+    reason: str,
+    spec: Mapping[str, Any],
+    refusal: Outcome | None,
+    hang: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Return the outcome of an attempt that was stopped.
 
-    `refusal` is the outcome of a rank that could not be started, or of an attempt that was idle.
+    `refusal` is the outcome of a rank that could not be started, or of an attempt that was idle;
+    `hang` what a monitor said of ranks that wait for others.
     """
     if reason in ("launch", "idle") and refusal is not None:
         return refusal
@@ -77,6 +83,9 @@ def stopped(reason: str, spec: Mapping[str, Any], refusal: Outcome | None) -> Ou
     if reason == "startup":
         limit = spec["startup_timeout"]
         return failed("timeout", f"ranks were not up after the startup_timeout of {limit:g} s")
+    if reason == "hung" and hang is not None:
+        (rank,) = hang["ranks"] if len(hang["ranks"]) == 1 else (None,)
+        return failed("hung", hang["summary"], rank)
     if reason == "hung":
         limit = spec["progress_timeout"]
         return failed("hung", f"no output and no CPU time for the progress_timeout of {limit:g} s")
@@ -91,6 +100,7 @@ def judged(
     stop: str | None,
     refusal: Outcome | None,
     lost: tuple[Outcome, int] | None,
+    hang: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Return the outcome once all ranks have ended.
 
@@ -98,6 +108,7 @@ def judged(
         stop: why ranks were stopped, if they were.
         refusal: the outcome of a rank that could not be started.
         lost: for a node that was lost, the outcome of that and the time.
+        hang: what a monitor said of ranks that wait for others.
     """
     if lost is not None and not _failed_before(verdict, lost[1]):
         return lost[0]
@@ -106,7 +117,7 @@ def judged(
     if verdict.first is not None and stop in (None, "failure", "node", "cluster"):
         return Outcome("failed", verdict.first.code, verdict.cause)
     if stop is not None and (not endings or any(map(_cut_short, endings))):
-        outcome = stopped(stop, spec, refusal)
+        outcome = stopped(stop, spec, refusal, hang)
         return _with_stacks(outcome, endings) if stop == "hung" else outcome
     return Outcome("succeeded", 0)
 

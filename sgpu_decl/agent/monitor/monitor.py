@@ -14,9 +14,23 @@ import sqlite3
 import time
 from contextlib import suppress
 
-from sgpu_decl.agent.attempt.attempt_files import encode, read_json, say, stamp, write_atomic
-from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED, monitor_of, monitored
+from sgpu_decl.agent.attempt.attempt_files import (
+    encode,
+    parse_object,
+    read_json,
+    say,
+    stamp,
+    write_atomic,
+)
+from sgpu_decl.agent.attempt.monitor_files import (
+    LONGEST,
+    MONITOR,
+    REPORTED,
+    monitor_of,
+    monitored,
+)
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
+from sgpu_decl.agent.monitor.hang_watch import HangWatch
 from sgpu_decl.agent.monitor.idle_window import IdleWindow
 from sgpu_decl.agent.monitor.progress_estimate import RANKING, ProgressEstimate, Report, checked
 from sgpu_decl.agent.monitor.progress_lines import LineProgress, declared_total
@@ -44,7 +58,7 @@ class Monitor:
     """For the ranks of one node of `nodes` in `folder`, started for the `restart`-th time.
 
     `living` are their processes by their numbers. Programs report progress at the socket
-    `listening`, with the `token`.
+    `listening`, with the `token`. The `supervisor` hears at a socket what it has to know.
     """
 
     def __init__(
@@ -59,6 +73,7 @@ class Monitor:
         devices: Sequence[str],
         listening: int,
         token: str,
+        supervisor: socket.socket,
     ) -> None:
         self._folder = folder
         self._others = range(1, nodes) if node == 0 else range(0)
@@ -72,6 +87,8 @@ class Monitor:
         )  # fmt: skip
         limit = spec["idle"]
         self._idle = limit and IdleWindow(limit["below"], limit["seconds"])
+        self._supervisor = supervisor
+        self._hangs = HangWatch(spec, node=node, restart=restart, living=living, send=self._send)
         self._series: SeriesFile | None = None
         try:
             self._series = SeriesFile(folder, node=node, clock=_clock())
@@ -94,10 +111,11 @@ class Monitor:
         total = declared_total(entry.get("args"), " ".join(words))
         self._lines = {log: LineProgress(total) for log in self._logs}
 
-    def run(self, ending: int) -> None:
-        """Measure until the other end of the pipe `ending` is closed, and once more then."""
+    def run(self) -> None:
+        """Measure until the supervisor closes its socket, and once more then."""
         due = time.monotonic()
-        waiting: list[Any] = [ending]
+        waiting: list[Any] = [self._supervisor]
+        self._hangs.begin()
         if self._listening is not None:
             waiting.append(self._listening)
         while True:
@@ -106,18 +124,33 @@ class Monitor:
                 waiting.remove(self._listening)
                 serve(self._listening, self._token, self._take)
                 continue
-            if ending in ready:
-                break
+            if self._supervisor in ready:
+                message = self._receive()
+                if message is None:
+                    break
+                self._hangs.take(message["node"], message["ranks"])
+                continue
             self.look()
             due = max(due + _EACH, time.monotonic())
         self.look()
         if self._series is not None:
             self._series.close()
 
+    def _send(self, message: dict[str, Any]) -> None:
+        with suppress(OSError):  # it is busy or ends: the next message comes soon
+            self._supervisor.send(encode(message), socket.MSG_DONTWAIT)
+
+    def _receive(self) -> dict[str, Any] | None:
+        try:
+            return parse_object(self._supervisor.recv(LONGEST))
+        except OSError:
+            return None
+
     def look(self) -> None:
         """Measure once."""
         clock = _clock()
         used = {rank: usage.look(clock) for rank, usage in self._usage.items()}
+        self._hangs.note(used)
         ranks = {rank: values for rank, values in used.items() if values is not None}
         devices = self._devices.look()
         self._sums.add(clock, ranks, devices)
@@ -139,6 +172,7 @@ class Monitor:
             "usage": self._sums.to_json(),
             "others": self._seen_elsewhere(),
             "idle": self._idle and self._idle.to_json(),
+            "rank_wait": self._hangs.wait.to_json() if self._hangs.wait is not None else None,
         }
         try:
             write_atomic(self._folder, MONITOR, encode(now))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import _socket
 import os
+from contextlib import suppress
 
 from sgpu_decl.agent.attempt import attempt_files
-from sgpu_decl.agent.attempt.monitor_files import monitored
+from sgpu_decl.agent.attempt.monitor_files import LONGEST, monitored
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
 
@@ -42,8 +43,10 @@ class MonitorProcess:
         self._record = record
         self._socket: _socket.socket | None = None
         self._token = ""
-        self._hearing = -1
-        self._pid = self._pipe = -1
+        self._hearing = self._reading = -1
+        self._pid = -1
+        self._link: _socket.socket | None = None
+        self.on_message: Callable[[dict[str, Any]], None] = lambda _: None
         self._then: Callable[[], None] | None = None
 
     def variables(self) -> dict[str, str]:
@@ -80,36 +83,64 @@ class MonitorProcess:
         self._stop_waiting()
         if self._pid > 0:
             return
-        ending, self._pipe = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
+        try:
+            self._link, other = _socket_pair()
+        except OSError as error:
+            self._record.event("not_measured", reason=str(error))
+            return
         try:
             self._pid = os.fork()
         except OSError as error:
-            self._close_pipe()
+            self._close_link()
             self._record.event("not_measured", reason=str(error))
         else:
             if self._pid == 0:
-                self._be_monitor(parent, ending)
+                self._be_monitor(parent, other.detach())
             self._loop.watch(self._pid, self._ended)
+            self._reading = os.dup(self._link.fileno())
+            self._loop.read(self._reading, self._read)
         finally:
-            os.close(ending)
+            other.close()
 
-    def _be_monitor(self, parent: int, ending: int) -> None:
+    def _read(self) -> None:
+        """Hear what the monitor says."""
+        try:
+            data = self._link.recv(LONGEST) if self._link is not None else b""
+        except OSError:
+            return
+        if not data:
+            self._close_link()
+            return
+        message = attempt_files.parse_object(data)
+        if message is not None:
+            self.on_message(message)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Tell the monitor something; it is dropped where nobody listens."""
+        data = attempt_files.encode(message)
+        if self._link is not None and len(data) <= LONGEST:
+            with suppress(OSError):
+                self._link.send(data)
+
+    def _be_monitor(self, parent: int, supervisor: int) -> None:
         try:
             self._loop.close()
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             processes.die_with_parent(parent)
             listening = -1 if self._socket is None else self._socket.fileno()
-            _close_all_but({0, 1, 2, ending, listening})
+            _close_all_but({0, 1, 2, supervisor, listening})
+            import socket
+
             from sgpu_decl.agent.monitor.monitor import Monitor
 
             restart, living, devices = self._what
             monitor = Monitor(
                 self._spec, self._folder, node=self._node.number, nodes=self._node.count,
                 restart=restart, living=living, devices=devices, listening=listening,
-                token=self._token,
+                token=self._token, supervisor=socket.socket(fileno=supervisor),
             )  # fmt: skip
-            monitor.run(ending)
+            monitor.run()
         except Exception as error:  # noqa: BLE001  the run goes on without it
             attempt_files.say(f"this run is measured no more: {type(error).__name__}: {error}")
         finally:
@@ -124,6 +155,7 @@ class MonitorProcess:
         other nodes."""
         seen = monitored(self._folder)
         seen.pop("idle", None)
+        seen.pop("rank_wait", None)
         if others:
             from sgpu_decl.agent.monitor.usage_sums import side_by_side
 
@@ -138,7 +170,7 @@ class MonitorProcess:
             then()
             return
         self._then = then
-        self._close_pipe()
+        self._close_link()
         self._loop.after("monitor", _PATIENCE, self._give_up)
 
     def _give_up(self) -> None:
@@ -147,7 +179,7 @@ class MonitorProcess:
 
     def _ended(self, _status: int, _now: int) -> None:
         self._pid = -1
-        self._close_pipe()
+        self._close_link()
         if self._then is None:
             self._close_socket()  # nobody would answer there
         self._go_on()
@@ -164,15 +196,26 @@ class MonitorProcess:
             self._loop.forget(self._hearing)
         self._hearing = -1
 
-    def _close_pipe(self) -> None:
-        if self._pipe >= 0:
-            os.close(self._pipe)
-        self._pipe = -1
+    def _close_link(self) -> None:
+        if self._reading >= 0:
+            self._loop.forget(self._reading)
+        if self._link is not None:
+            self._link.close()
+        self._link, self._reading = None, -1
 
     def _close_socket(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket = None
+
+
+def _socket_pair() -> tuple[_socket.socket, _socket.socket]:
+    """Two ends that keep messages apart."""
+    one, other = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    for each in (one, other):
+        each.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDBUF, 2 * LONGEST)
+    one.setblocking(False)  # noqa: FBT003
+    return one, other
 
 
 def _close_all_but(kept: Collection[int]) -> None:

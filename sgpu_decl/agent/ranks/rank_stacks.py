@@ -13,6 +13,7 @@ process for the moment of reading (https://github.com/benfred/py-spy#how-does-py
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 
@@ -35,6 +36,7 @@ _PATIENCE = 2.0  # seconds until a rank that does not answer is given up
 _PAUSE = 0.02
 _SETTLED = 3  # looks at a log that does not grow any more
 _LARGEST = 1 << 18  # bytes of the stacks of one rank
+_FRAME = re.compile(r' +File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _PY_SPY_SECONDS = 20  # for all ranks together
 
 
@@ -75,6 +77,18 @@ def rank_stacks(folder: str, ranks: Collection[int] | None) -> list[dict[str, An
         else:
             answer["reason"] = "it has not started its Python code yet, or runs another program"
     return answers
+
+
+def stack_of_rank(run_dir: str, rank: int, restart: int, pid: int) -> list[tuple[str, str, int]]:
+    """Return the function, file and line of each frame of the main thread of a Python rank, the
+    innermost first; empty where it does not answer."""
+    log = _Log(rank_folder(run_dir, rank, restart))
+    if not _ask(pid):
+        return []
+    _await([log])
+    _, _, current = log.text().partition("Current thread ")
+    frames = (_FRAME.match(line) for line in current.partition("\n\n")[0].splitlines())
+    return [(one["name"], one["file"], int(one["line"])) for one in frames if one is not None]
 
 
 def _ask(pid: int) -> bool:

@@ -21,6 +21,10 @@ _PARAMETERS = "parameters.yaml"
 _PARAMETERS_VARIABLE = (
     "HYPERPARAMETERS_PATH"  # the name of AI Runtime of Databricks (evidence: B, F)
 )
+# The flight recorder of torch: the second name is that of versions before 2.5. 2000 is its default
+# for NCCL (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
+_RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+_RECORDED = "2000"
 _OOM_SCORE = b"500"
 _START, _ENTER, _ENTERED = 0, 1, 2  # the step of a forked child that failed
 _OF_THE_USER = frozenset(
@@ -55,6 +59,11 @@ def write_parameters(spec: Mapping[str, Any]) -> None:
 
 def rank_folder(run_dir: str, rank: int, restart: int) -> str:
     return os.path.join(run_dir, "ranks", str(rank), str(restart))
+
+
+def rank_address(token: str, rank: int, restart: int) -> str:
+    """The address at which a rank answers the monitor, after the NUL of abstract ones (unix(7))."""
+    return f"sgpu/{token}/{rank}/{restart}"
 
 
 def argv_of(spec: Mapping[str, Any]) -> list[str]:
@@ -115,6 +124,10 @@ def rank_environment(
         environment["CUDA_VISIBLE_DEVICES"] = ""
     environment.update({name: str(value) for name, value in spec["env"].items()})
     environment.update(secrets)
+    if spec.get("flight_recorder"):
+        if not any(name in environment for name in _RECORDER_SIZES):
+            environment[_RECORDER_SIZES[0]] = _RECORDED
+        environment["SGPU_ASKED_AT"] = rank_address(spec["token"], rank, restart)
     if spec.get("parameters"):
         environment[_PARAMETERS_VARIABLE] = os.path.join(spec["run_dir"], _PARAMETERS)
     environment.update(
@@ -151,7 +164,9 @@ def rank_environment(
     return environment
 
 
-_OF_ONE_RANK = frozenset({"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE"})
+_OF_ONE_RANK = frozenset(
+    {"RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "SGPU_ASKED_AT"}
+)
 
 
 def shared_environment(

@@ -11,7 +11,7 @@ host, and sends it with the start. A node whose code or environment is missing s
 starts no ranks: agent 0 then reports one error that names the node.
 
     follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · unused · swept {left, usage}
-                          · signal · ray {...} · seen {ranks, devices, ...}
+                          · signal · ray {...} · seen {ranks, devices, ...} · looks [...]
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
                           · ray {...}
 """
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         def write_tracking(self, answer: dict[str, Any]) -> None: ...
         def ray_reported(self, node: int, message: Mapping[str, Any]) -> None: ...
         def ray_ordered(self, message: Mapping[str, Any]) -> None: ...
+        def looks_reported(self, node: int, ranks: list[Any]) -> None: ...
         def judge(self) -> None: ...
         def finish(self, outcome: Outcome) -> None: ...
 
@@ -171,6 +172,9 @@ class Team:
     def unused(self, outcome: Outcome) -> None:
         """This node uses too little of what it holds: the outcome if all nodes do."""
         self.actions.rank_refused(outcome, "idle")
+
+    def report_looks(self, ranks: list[Any]) -> None:
+        """Tell agent 0 what the monitor of this node sees."""
 
     def ended(self, ending: RankEnding) -> None:
         """A rank of this node has ended."""
@@ -312,6 +316,8 @@ class Leader(Team):
             records = self.node.records(self._spec["run_dir"])
             with suppress(OSError):
                 write_atomic(records, monitor_of(node), encode(message["seen"]))
+        elif "looks" in message:
+            self.actions.looks_reported(node, message["looks"])
         elif "signal" in message:
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
@@ -399,6 +405,9 @@ class Follower(Team):
 
     def unused(self, outcome: Outcome) -> None:
         self._link.send({"unused": outcome.message()})
+
+    def report_looks(self, ranks: list[Any]) -> None:
+        self._link.send({"looks": ranks})
 
     def ended(self, ending: RankEnding) -> None:
         self._link.send({"ended": ending.message(time.monotonic_ns())})

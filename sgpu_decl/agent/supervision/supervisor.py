@@ -32,7 +32,7 @@ from sgpu_decl.agent.several_nodes.node_group import FIRST, Node, join_team
 from sgpu_decl.agent.supervision.idle_watch import IdleWatch
 from sgpu_decl.agent.supervision.log_limit import LogBound
 from sgpu_decl.agent.supervision.orphans import Sweep
-from sgpu_decl.agent.supervision.watches import HangDetector, watch_caller
+from sgpu_decl.agent.supervision.watches import HangAlarm, HangDetector, watch_caller
 from sgpu_decl.agent.system.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import in_words, shortcomings
@@ -121,6 +121,10 @@ class Supervisor:
         self._preflight: Preflight | None = None
         if spec["preflight"] is not None:
             self._preflight = self._make_preflight(tree)
+        self._hangs = HangAlarm(
+            self._loop, self._group, self._record, lambda: self.stop_ranks("hung")
+        )
+        self._monitor.on_message = self._hear_monitor
         self._ray: RayBootstrap | None = None
         if spec.get("ray"):
             self._ray = self._make_ray_bootstrap(secrets)
@@ -392,6 +396,16 @@ class Supervisor:
         if self._stop is None and self._progress is not None:
             self._progress.begin(self._restart)
 
+    def _hear_monitor(self, message: dict[str, Any]) -> None:
+        if "looks" in message:
+            self._team.report_looks(message["looks"])
+        elif self._stop is None:
+            self._hangs.hear(message)
+
+    def looks_reported(self, node: int, ranks: list[Any]) -> None:
+        """The monitor of another node sent what it sees."""
+        self._monitor.send({"node": node, "ranks": ranks})
+
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
     def _on_signal(self, number: int) -> None:
@@ -516,6 +530,7 @@ class Supervisor:
         outcome = judged(
             verdict, endings, self._spec,
             stop=self._stop, refusal=self._refusal, lost=self._lost_node or self._lost_ray,
+            hang=self._hangs.wait,
         )  # fmt: skip
         if self._lost_node is not None or not self._again(outcome):
             # A short run waits for its tracker, so that the outcome names the MLflow run, or says
@@ -558,6 +573,7 @@ class Supervisor:
             self._ray.remove_folder()
         self._restart = restart
         self._stop = None
+        self._hangs.reset()
         self._lost_ray = None
         self._killed = False
         self._swept_all = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from sgpu_decl.agent.attempt.attempt_files import say
 from sgpu_decl.agent.ranks.rank_start import rank_folder
 from sgpu_decl.agent.system import processes
 from sgpu_decl.agent.system.fast_stdlib import signal
@@ -12,7 +13,9 @@ from sgpu_decl.agent.system.fast_stdlib import signal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
+    from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
     from sgpu_decl.agent.ranks.rank_group import RankGroup
     from sgpu_decl.agent.system.loop import Loop
 
@@ -72,11 +75,7 @@ class HangDetector:
         if time.monotonic() - self._moved < self._seconds:
             self._again()
             return
-        if self._group.python:
-            for pid in self._group.living.values():
-                if processes.handles(pid, STACKS):  # else it executed a program, and would die
-                    os.kill(pid, STACKS)
-        self._loop.after("progress", _DUMP_TIME, self._hung)
+        leave_stacks(self._group, self._loop, self._hung)
 
     def _measure(self) -> tuple[int, int] | None:
         """Return the CPU ticks of the ranks' process trees, and the bytes of their logs.
@@ -97,6 +96,53 @@ class HangDetector:
             for name in ("stdout.log", "stderr.log"):
                 size += os.stat(os.path.join(folder, name)).st_size
         return ticks, size
+
+
+def leave_stacks(group: RankGroup, loop: Loop, then: Callable[[], None]) -> None:
+    """Have the Python ranks of this node write their stacks, and go on with `then`."""
+    if group.python:
+        for pid in group.living.values():
+            if processes.handles(pid, STACKS):  # else it executed a program, and would die
+                os.kill(pid, STACKS)
+    loop.after("progress", _DUMP_TIME, then)
+
+
+class HangAlarm:
+    """What the monitor of node 0 says about ranks that wait for others. A hang goes into the events
+    and the log, and ends the run if `hang` or `progress_timeout` asks for that: calls `hung`."""
+
+    def __init__(
+        self, loop: Loop, group: RankGroup, record: AttemptRecord, hung: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._group = group
+        self._record = record
+        self._hung = hung
+        self.reset()
+
+    def reset(self) -> None:
+        """Ranks start again."""
+        self.wait: dict[str, Any] | None = None  # the hang that goes on now
+        self._ends = False
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Take a message of the monitor: the `wait` as in `monitor.json`, or None, and whether it
+        `ends` the run."""
+        if self._ends:
+            return  # its ranks are busy with their stacks
+        wait = message["wait"]
+        if wait is not None and wait["alarm"]:
+            said = self.wait
+            self.wait = wait
+            if said is None or said["ranks"] != wait["ranks"] or said["kind"] != wait["kind"]:
+                self._record.event("hang", durable=True, **wait)
+                say(wait["summary"])
+            if message["ends"]:
+                self._ends = True
+                leave_stacks(self._group, self._loop, self._hung)
+        elif self.wait is not None:
+            self.wait = None
+            self._record.event("hang_over")
 
 
 def watch_caller(tether: Mapping[str, int], loop: Loop, gone: Callable[[], None]) -> None:

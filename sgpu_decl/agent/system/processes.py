@@ -106,6 +106,14 @@ def cpu_ticks(pid: int) -> int:
     return sum(map(int, fields[11:15])) if len(fields) >= 15 else 0
 
 
+def wakeups(pid: int) -> int:
+    """Return how often the main thread of a process gave up its processor and went on: the
+    `voluntary_ctxt_switches` of proc(5)."""
+    _, _, rest = _read(f"/proc/{pid}/task/{pid}/status").partition(b"\nvoluntary_ctxt_switches:")
+    first = rest.partition(b"\n")[0].strip()
+    return int(first) if first.isdigit() else 0
+
+
 def ancestors(pid: int) -> list[int]:
     """Return a process and those above it, but for the first of the machine or the container."""
     found: list[int] = []

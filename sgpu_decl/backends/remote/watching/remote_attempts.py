@@ -17,7 +17,7 @@ from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
 from sgpu_decl.backends.remote.watching.remote_status import RemoteStatus
 from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
-from sgpu_decl.model.attempt_details import progress_in
+from sgpu_decl.model.attempt_details import progress_in, rank_wait_in
 from sgpu_decl.model.attempt_view import AttemptView, status_fields
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
@@ -321,8 +321,13 @@ class RemoteAttempts(Attempts):
                 attempt = results.newest()
                 seen = {} if attempt is None else results.monitor(attempt)
             self._told[record.ref] = (time.monotonic(), seen)
-        progress, idle = progress_in(seen.get("progress")), idle_in(seen.get("idle"))
-        return replace(status, view=replace(status.view, progress=progress, idle=idle))
+        told = replace(
+            status.view,
+            progress=progress_in(seen.get("progress")),
+            idle=idle_in(seen.get("idle")),
+            rank_wait=rank_wait_in(seen.get("rank_wait")),
+        )
+        return replace(status, view=told)
 
     def past_usage(self, record: LaunchRecord) -> RunUsage | None:
         ended = self._launches.memory.get(record).get("ended")

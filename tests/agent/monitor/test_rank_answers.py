@@ -1,0 +1,75 @@
+"""Ranks are asked at once, and none of them keeps the others waiting for long."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sgpu_decl.agent.monitor import rank_answers
+from sgpu_decl.agent.monitor.rank_answers import ask_ranks
+
+GOOD = json.dumps({"stack": [["main", "/a.py", 3]], "marks": [["0", "5"]], "groups": None})
+
+
+@pytest.fixture
+def listening() -> Iterator[dict[str, socket.socket]]:
+    """Sockets of ranks, by what they do."""
+    found = {}
+    for name in ("good", "silent", "garbage", "endless", "closes"):
+        found[name] = socket.socket(socket.AF_UNIX)
+        found[name].bind(f"\0sgpu-test/{os.getpid()}/{name}")
+        found[name].listen()
+    yield found
+    for each in found.values():
+        each.close()
+
+
+def _answer(listening: socket.socket, data: bytes) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(1)
+        try:
+            connection.sendall(data)
+        except OSError:
+            return  # more than is read
+
+
+def test_who_answers_is_heard(
+    listening: dict[str, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rank_answers, "_PATIENCE", 1.0)
+    said = {
+        "good": GOOD.encode(), "garbage": b"\xff{{", "closes": b"", "endless": b"9" * (100 << 20),
+    }  # fmt: skip
+    threads = [
+        threading.Thread(target=_answer, args=(listening[name], data), daemon=True)
+        for name, data in said.items()
+    ]
+    for thread in threads:
+        thread.start()
+    addresses = {at: f"sgpu-test/{os.getpid()}/{name}" for at, name in enumerate(listening)}
+    answers = ask_ranks({**addresses, 9: "sgpu-test/nobody"}, everything=False)
+    assert answers.keys() == {0}
+    assert answers[0].stack == (("main", "/a.py", 3),)
+    for thread in threads:
+        thread.join()
+
+
+def test_a_rank_without_threads_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import ModuleType
+
+    from sgpu_decl.rank.collective_answers import answer_monitor
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    module = ModuleType("rendezvous")
+    module.TCPStore = lambda host: f"store of {host}"  # type: ignore[attr-defined]
+    address = f"sgpu-test/{os.getpid()}/none"
+    answer_monitor(module, f"\0{address}")
+    assert module.TCPStore("here") == "store of here"
+    assert ask_ranks({0: address}, everything=True) == {}
