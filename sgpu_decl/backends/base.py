@@ -383,11 +383,7 @@ class Attempts(Protocol):
             NotFound: they were deleted.
         """
 
-    def node_files(
-        self,
-        record: LaunchRecord,  # noqa: ARG002  a default
-        name: str,  # noqa: ARG002
-    ) -> Mapping[int, Path]:
+    def node_files(self, record: LaunchRecord, name: str) -> Mapping[int, Path]:  # noqa: ARG002
         """The file of a name among what each node left, by its number: on this machine, brought
         here where it is elsewhere. Nodes that left none are left out.
 
