@@ -13,10 +13,10 @@ PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
     "agent": 16_690,
-    "api": 1_300,
+    "api": 1_350,
     "applying": 2_250,
     "backends": 24_400,
-    "cli": 6_850,
+    "cli": 6_950,
     "code": 5_550,
     "config": 7_800,
     "content": 3_000,
@@ -26,18 +26,18 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_650,
+    "model": 4_750,
     "places": 900,
     "planner": 4_600,
     "planning": 6_000,
     "rank": 3_830,
     "rendering": 640,
-    "runs": 1_600,
+    "runs": 2_050,
     "storing": 6_000,
     "testing": 10_100,
     "text": 2_700,
-    "tracking": 2_250,
-    "views": 4_950,
+    "tracking": 2_350,
+    "views": 5_800,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
@@ -46,9 +46,10 @@ LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
     "agent/supervision/supervisor.py": 606,  # one loop, one state machine
     "api/session.py": 567,  # the public calls, each with its documentation
+    "backends/base.py": 504,  # four protocols
     "code/counted_code.py": 641,
     "config/run_reader.py": 514,
-    "testing/contracts/backend_contract.py": 533,  # a suite
+    "testing/contracts/backend_contract.py": 538,  # a suite
 }
 
 
