@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,33 @@ def test_a_run_whose_files_were_deleted_is_shown_from_its_record(trained: Shell)
     text = page(trained)
     assert "<h1>train#1</h1>" in text
     assert "what `train#1` left was deleted" in text.replace("<code>", "`").replace("</code>", "`")
+
+
+def test_a_lost_run_is_shown_with_what_it_left(trained: Shell) -> None:
+    (attempt(trained) / "outcome.json").unlink()
+    (attempt(trained) / "status.json").unlink()
+    text = page(trained)
+    assert '<span class="state lost">lost</span>' in text
+    assert "the processes that supervised this attempt are gone" in text
+    assert {"first cause", "phases and ranks"} <= labels(text)
+
+
+def test_lines_with_secrets_that_cannot_be_hidden_are_left_out(sgpu: Shell) -> None:
+    told = "hidden-value-5123"
+    sgpu.write("run.yaml", RUN + "env: {secrets: {KEY: 'env:REPORT_KEY'}}\n")
+    failing = CODE.replace(
+        "    with", "    print(os.environ['KEY'], flush=True)\n    1 / 0\n    with"
+    )
+    sgpu.write("train.py", failing)
+    knowing = replace(sgpu, environ={**sgpu.environ, "REPORT_KEY": told})
+    knowing.exits(5, "apply", "-y")
+    text = page(knowing)
+    assert "last lines of rank 0" in labels(text)
+    assert told not in text
+    text = page(sgpu)
+    assert told not in text
+    assert "last lines of rank 0" not in labels(text)
+    assert "the value of <code>env:REPORT_KEY</code> could not be hidden here" in text
 
 
 def test_a_run_that_never_started(sgpu: Shell) -> None:

@@ -33,6 +33,7 @@ OTHERS = {
     "tensorboard": "TensorBoard",
     "torch": "training, and what writes for TensorBoard",
     "uv": "declared environments",
+    "vl-convert-python": "the plots of a report",
     "wandb": "an example of a package",
 }
 """Names of other projects that a text may install: each was looked at on PyPI."""

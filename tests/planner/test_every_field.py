@@ -87,6 +87,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "permissions": ([{"level": "view", "user": "a"}], [{"level": "run", "user": "a"}]),
     "budget": ("a", "b"),
     "image": ("a", "b"),
+    "report": (False, True),
     "on_finish.success": (["a@x.org"], ["b@x.org"]),
     "on_finish.failure": (["a@x.org"], ["b@x.org"]),
     "on_finish.command": ("./a.sh", ["./b.sh"]),
