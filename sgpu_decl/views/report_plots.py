@@ -237,7 +237,7 @@ def parallel_plot(
          "scale": {"type": "point", "padding": 0.3},
          "axis": {"orient": "top", "labelAngle": 0, "domain": False, "ticks": False,
                   "labelColor": "var(--ink)", "labelFontWeight": "bold", "labelFontSize": 12,
-                  "labelLimit": 140}}  # fmt: skip
+                  "labelLimit": 140, "labelOverlap": "greedy"}}  # fmt: skip
     y = {"field": "at", "type": "quantitative", "axis": None, "scale": {"domain": [-0.04, 1.04]}}
     chosen = {"param": "chosen", "empty": False}
     text = {"type": "text", "align": "left", "dx": 6, "fontSize": 11}
