@@ -168,8 +168,9 @@ class IdleSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightSpec:
     """GPUs are measured for so many `seconds`, once their processes are there, which may take as
-    long as `patience`."""
+    long as `patience`. One that has less than `least` of the speed of its peers is too slow."""
 
+    least: float = 0.7
     seconds: float = 10.0
     patience: float = 300.0
 

@@ -69,7 +69,7 @@ if sys.argv[:1] == ["-c"]:
             return fast(*rows)
         builtins.zip = zip
 """
-    nodes = make_nodes(BLOCK, preflight=PreflightSpec(seconds=0.2))
+    nodes = make_nodes(BLOCK, preflight=PreflightSpec(seconds=0.2, least=0.2))
     hook = nodes.attempt.folder / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(slow)

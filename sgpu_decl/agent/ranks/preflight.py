@@ -1,14 +1,16 @@
 """A preflight: before ranks start, each device of a node is measured beside its peers.
 
 There is a process for each device, in the environment of a rank: `preflight_program` is what it
-does. All begin at once. A device that fails, or is much slower than others of its kind, keeps the
-ranks from starting. Nodes do not wait for each other, and compare nothing.
+does. All begin at once. A device that fails, or is much slower than others of its kind three times
+in a row, keeps the ranks from starting: once may be the fault of another program. Nodes do not wait
+for each other, and compare nothing.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 
 from sgpu_decl.agent.attempt.attempt_files import parse_object
 from sgpu_decl.agent.ranks import preflight_program
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.system.process_tree import ProcessTree
 
 WAITING = "preflight"
-_LEAST = 0.7  # of the median of its peers
+_TRIES = 3
 _LONGEST_LOG = 4_000  # characters
 
 
@@ -54,6 +56,7 @@ class Preflight:
         self._tree = tree
         self._slots: list[_Slot] = []
         self.begun = False
+        self._tries = 0
 
     def begin(
         self,
@@ -68,11 +71,19 @@ class Preflight:
         self._forgotten = False
         self._error: LaunchError | None = None
         self._here = os.path.join(self._folder, str(restart))
+        self._record.update(waiting_for=WAITING)
+        self._tries = 0
+        self._try = partial(self._measure, restart, devices, inherited)
+        self._try()
+
+    def _measure(self, restart: int, devices: Sequence[str], inherited: Mapping[str, str]) -> None:
+        self._tries += 1
         count = self._node.local_world_size(self._spec)
         self._slots = [_Slot(number) for number in range(count)]
-        self._record.update(waiting_for=WAITING)
         try:
             os.makedirs(self._here, mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._here, preflight_program.STORE))
             for slot in self._slots:
                 self._start(slot, restart, devices, inherited)
         except LaunchError as error:
@@ -174,20 +185,25 @@ class Preflight:
 
     def _conclude(self) -> None:
         self._loop.cancel("preflight")
+        slow = None if self._error or self._forgotten else self._too_slow()
+        if slow is not None and self._tries < _TRIES:
+            self._try()
+            return
         self._record.update(waiting_for=None)
         if self._forgotten:
             return
         figures = [slot.figures for slot in self._slots]
         self._record.update(preflight=figures)
         self._record.event("preflight", devices=figures)
-        error = self._error or self._too_slow()
+        error = self._error or slow
         if error is None:
             self._then()
         else:
             self.on_refused(error)
 
     def _too_slow(self) -> LaunchError | None:
-        slow = slow_devices({slot.number: (slot.name, slot.speed) for slot in self._slots})
+        speeds = {slot.number: (slot.name, slot.speed) for slot in self._slots}
+        slow = slow_devices(speeds, self._spec["preflight"]["least"])
         said = [
             f"{self._slots[number].words(self._node.number)} multiplies at {100 * share:.0f} % of "
             "the others"
@@ -196,7 +212,7 @@ class Preflight:
         return LaunchError("launch_failed", "; ".join(said)) if said else None
 
 
-def slow_devices(speeds: Mapping[int, tuple[object, float]]) -> dict[int, float]:
+def slow_devices(speeds: Mapping[int, tuple[object, float]], least: float) -> dict[int, float]:
     """Which devices are too slow, by their numbers, and at which share of the median of the others
     of the same name. `speeds` has the name and the speed of each."""
     slow = {}
@@ -208,7 +224,7 @@ def slow_devices(speeds: Mapping[int, tuple[object, float]]) -> dict[int, float]
             continue
         middle = len(others) // 2
         median = others[middle] if len(others) % 2 else (others[middle - 1] + others[middle]) / 2
-        if speed < _LEAST * median:
+        if speed < least * median:
             slow[number] = speed / median
     return slow
 

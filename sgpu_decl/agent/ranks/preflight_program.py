@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+STORE = "store"  # the file by which the processes meet
 _SHORT = 2.0  # seconds that are enough for processors
 _GPU_SIDE, _SIDE, _PLAIN_SIDE = 8192, 256, 32  # of the matrices
 _GPU_FLOATS, _FLOATS = 1 << 26, 1 << 20  # of the tensor that is added up
@@ -129,7 +130,7 @@ def _product(left: list[list[float]], right: list[list[float]]) -> list[list[flo
 def _sum_up(torch: Any, device: Any, slot: int, slots: int, seconds: float, folder: str) -> float:
     group = torch.distributed
     kind = "nccl" if device is not None and group.is_nccl_available() else "gloo"
-    store = group.FileStore(os.path.join(folder, "store"), slots)
+    store = group.FileStore(os.path.join(folder, STORE), slots)
     group.init_process_group(kind, store=store, rank=slot, world_size=slots)
     length = _FLOATS if device is None else _GPU_FLOATS
     tensor = torch.empty(length, device=device)

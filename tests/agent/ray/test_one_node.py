@@ -64,7 +64,9 @@ def _until_up(attempt: Any) -> Path:
 
 @pytest.mark.expensive
 def test_a_preflight_comes_before_the_cluster(make_driver: Any) -> None:
-    attempt = make_driver("def main(): return 1", preflight=PreflightSpec(seconds=0.2)).launch()
+    attempt = make_driver(
+        "def main(): return 1", preflight=PreflightSpec(seconds=0.2, least=0.2)
+    ).launch()
     assert attempt.values() == [1]
     (done,), (started,) = attempt.events("preflight"), attempt.events("ray_started")
     assert done["mono_ns"] < started["mono_ns"]
