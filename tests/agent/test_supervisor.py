@@ -179,6 +179,13 @@ def test_a_hang_of_a_program_that_the_script_executed_is_one_too(make_attempt: M
     assert (status["class"], status["first_cause"]["rank"]) == ("hung", None)
 
 
+def test_a_hang_of_a_command_says_where_its_processes_are(make_attempt: Make) -> None:
+    entry = Entry(kind="shell", shell="sleep 600; true")
+    cause = make_attempt(entry=entry, progress_timeout=0.4).launch().wait()["first_cause"]
+    assert cause["class"] == "hung"
+    assert "(sleep):\n  state S\n" in cause["traceback"]
+
+
 @pytest.mark.expensive
 def test_a_run_that_prints_or_computes_does_not_hang(make_attempt: Make) -> None:
     source = (

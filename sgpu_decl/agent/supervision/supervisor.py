@@ -122,8 +122,9 @@ class Supervisor:
         if spec["preflight"] is not None:
             self._preflight = self._make_preflight(tree)
         self._hangs = HangAlarm(
-            self._loop, self._group, self._record, lambda: self.stop_ranks("hung")
-        )
+            self._loop, self._group, self._record, spec["run_dir"],
+            lambda: self.stop_ranks("hung"),
+        )  # fmt: skip
         self._monitor.on_message = self._hear_monitor
         self._ray: RayBootstrap | None = None
         if spec.get("ray"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import say
 from sgpu_decl.agent.ranks.rank_start import rank_folder
@@ -75,7 +76,7 @@ class HangDetector:
         if time.monotonic() - self._moved < self._seconds:
             self._again()
             return
-        leave_stacks(self._group, self._loop, self._hung)
+        leave_stacks(self._group, self._loop, self._run_dir, self._restart, self._hung)
 
     def _measure(self) -> tuple[int, int] | None:
         """Return the CPU ticks of the ranks' process trees, and the bytes of their logs.
@@ -98,12 +99,19 @@ class HangDetector:
         return ticks, size
 
 
-def leave_stacks(group: RankGroup, loop: Loop, then: Callable[[], None]) -> None:
-    """Have the Python ranks of this node write their stacks, and go on with `then`."""
-    if group.python:
-        for pid in group.living.values():
-            if processes.handles(pid, STACKS):  # else it executed a program, and would die
-                os.kill(pid, STACKS)
+def leave_stacks(
+    group: RankGroup, loop: Loop, run_dir: str, restart: int, then: Callable[[], None]
+) -> None:
+    """Have the Python ranks of this node write their stacks, note of others where they are, and go
+    on with `then`."""
+    for rank, pid in group.living.items():
+        if not group.python:
+            with suppress(OSError):  # the disk is full
+                path = os.path.join(rank_folder(run_dir, rank, restart), "fault.log")
+                with open(path, "a", encoding="utf-8") as file:
+                    file.write(processes.places_of_processes(pid))
+        elif processes.handles(pid, STACKS):  # else it executed a program, and would die
+            os.kill(pid, STACKS)
     loop.after("progress", _DUMP_TIME, then)
 
 
@@ -112,11 +120,13 @@ class HangAlarm:
     and the log, and ends the run if `hang` or `progress_timeout` asks for that: calls `hung`."""
 
     def __init__(
-        self, loop: Loop, group: RankGroup, record: AttemptRecord, hung: Callable[[], None]
-    ) -> None:
+        self, loop: Loop, group: RankGroup, record: AttemptRecord, run_dir: str,
+        hung: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._loop = loop
         self._group = group
         self._record = record
+        self._run_dir = run_dir
         self._hung = hung
         self.reset()
 
@@ -126,8 +136,8 @@ class HangAlarm:
         self._ends = False
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Take a message of the monitor: the `wait` as in `monitor.json`, or None, and whether it
-        `ends` the run."""
+        """Take a message of the monitor: the `wait` as in `monitor.json`, or None, whether it
+        `ends` the run, and the `restart` of its ranks."""
         if self._ends:
             return  # its ranks are busy with their stacks
         wait = message["wait"]
@@ -139,7 +149,7 @@ class HangAlarm:
                 say(wait["summary"])
             if message["ends"]:
                 self._ends = True
-                leave_stacks(self._group, self._loop, self._hung)
+                leave_stacks(self._group, self._loop, self._run_dir, message["restart"], self._hung)
         elif self.wait is not None:
             self.wait = None
             self._record.event("hang_over")

@@ -268,6 +268,25 @@ def command_line(pid: int) -> bytes:
     return _read(f"/proc/{pid}/cmdline", 65_536)
 
 
+def places_of_processes(pid: int) -> str:
+    """Return where a process and those below it are, as the kernel tells: proc(5). It names a
+    function of the kernel (`wchan`) and a system call by its number, where we may know them."""
+    lines = []
+    for each in (pid, *descendants(pid)):
+        fields = stat_fields(each)
+        state = fields[0].decode() if fields else "?"
+        program = command_line(each).partition(b"\0")[0].decode("utf-8", "replace")
+        lines.append(f"Process {each} ({program}):")
+        waits, call = (
+            _read(f"/proc/{each}/{name}").decode().partition(" ")[0]
+            for name in ("wchan", "syscall")
+        )
+        lines.append(f"  state {state}")
+        lines += [f"  waits in {waits}"] if waits.strip("0") else []
+        lines += [f"  in system call {call}"] if call.isdigit() else []
+    return "\n".join(lines) + "\n"
+
+
 def handles(pid: int, number: int) -> bool:
     """Whether a process has a handler for this signal."""
     for line in _read(f"/proc/{pid}/status").splitlines():
