@@ -95,13 +95,15 @@ await_file("go")
 def test_the_end_of_the_monitor_harms_nobody(make_attempt: Make) -> None:
     attempt = make_attempt(f"""{REPORT}
 report(1, 10)
-open(out + "/reported", "w").close()
+open(out + "/reported" + os.environ["RANK"], "w").close()
 await_file("go")
 try:
     report(2, 10)
 except OSError:
     print("refused at once")
 """).launch()
+    output = attempt.folder / "output"
+    attempt.until(lambda: all((output / f"reported{rank}").exists() for rank in (0, 1)))
     attempt.until(lambda: seen(attempt).get("progress"))
     ranks = {attempt.rank_pid(0), attempt.rank_pid(1)}
     (monitor,) = (pid for pid in children(attempt.supervisor) if pid not in ranks)
