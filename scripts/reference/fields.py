@@ -63,6 +63,7 @@ OTHER_STATE = (
 PROJECT_CHANGES = {
     "project": "nothing is launched: it is shown to people",
     "project.name": "nothing is launched: it is shown in plans, and is `${project.name}`",
+    "requires": "nothing is launched: other versions of sgpu refuse the project",
     "mode": "nothing is launched; jobs get the names, tags and schedules of the mode with the next apply",
     "runs": "a new run is launched, and a changed run as its fields say; a run that you remove is "
     "stopped if it is active, and removed from the state; its history stays",

@@ -89,6 +89,7 @@ OTHER_TOOL_KEYS: Final = _keys(
     ("depends_on dependencies_on needs", "write `after: [NAME]`", "after"),
     ("access_control_list acl", _WHO),
     ("cpus cpu_count memory mem disk", "remove it: a run has what comes with its GPUs"),
+    ("requires required_version", "write it into the root file of a project, `sgpu.yml`"),
     ("cloud region zone use_spot spot_policy", "write `backend`, or `-t TARGET`: it says where"),
 )
 """By the key of the other tool, at the root of a run."""
@@ -158,6 +159,7 @@ PRESET_KEYS: Final = _keys(
 )
 PROJECT_KEYS: Final = _keys(
     ("bundle", "write `project: {name: …}`", "project"),
+    ("databricks_cli_version required_version", "write `requires: 'sgpu>=0.3'`", "requires"),
     ("resources", _RESOURCES),
     ("workspace", "write `backend: {kind: databricks, host: …}` in `defaults: {run: …}`"),
     ("run_as", _RUN_AS),

@@ -11,6 +11,7 @@ from sgpu_decl.config.block import Block, Flag, Name
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.other_tool_keys import PRESET_KEYS, PROJECT_KEYS
+from sgpu_decl.config.required_version import version_range
 from sgpu_decl.config.run import RunConfig, TagName
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.config.text_types import Duration, problem
@@ -127,6 +128,12 @@ class ProjectFile(Block):
     )
 
     project: ProjectBlock | None = Field(None, description="The name of the project.")
+    requires: Annotated[str, AfterValidator(version_range)] | None = Field(
+        None,
+        description="The versions of sgpu that may use the project, such as "
+        "`requires: 'sgpu>=0.3,<1'`. Other versions refuse the file before they check anything "
+        "else of it. Only the root file may have this field.",
+    )
     mode: Mode = Field(
         Mode.PRODUCTION,
         description="Usually set in a target. With `development`, names of jobs begin with `[dev "

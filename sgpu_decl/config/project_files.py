@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from sgpu_decl.config.joined_blocks import JoinedBlocks, keys_of_root
 from sgpu_decl.config.other_tool_configs import read_document
+from sgpu_decl.config.required_version import refused_version
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
@@ -260,6 +261,8 @@ def read_files(text: str | bytes, file: str, read_included: ReadIncluded) -> Par
         if document.nodes > file_limits.RUN_FILE.nodes:
             return None, (*findings, file_limits.too_many(file, file_limits.RUN_FILE))
         return ProjectFiles(kind="run", file=file, root=root, texts=(source,)), findings
+    if (refusal := refused_version(root)) is not None:
+        return None, (refusal,)
     patterns, pattern_findings = include_patterns(root)
     findings += pattern_findings
     if has_errors(pattern_findings):

@@ -48,7 +48,11 @@ _TAKE_VALUES = {
     "-r", "--dest", "-d", "--wheel-dir", "-w", "--find-links", "-f", "--target", "--python",
     "--only-binary", "--index-url", "-i", "-c",
 }  # fmt: skip
-_AS_REQUIREMENT = re.compile(r"(?<![\w./@-])sgpu(?:\[[a-z]|\s?(?:==|~=|>=|<=|!=)\s?\d)")
+# `requires` of a project names this program, and nothing installs what it says.
+_AS_REQUIREMENT = re.compile(
+    r"""(?<!requires: )(?<!requires: ["'])(?<!requires: \\")"""
+    r"(?<![\w./@-])sgpu(?:\[[a-z]|\s?(?:==|~=|>=|<=|!=)\s?\d)"
+)
 
 
 def _texts() -> Iterator[tuple[str, str]]:
