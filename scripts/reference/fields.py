@@ -69,6 +69,8 @@ PROJECT_CHANGES = {
     "stopped if it is active, and removed from the state; its history stays",
     "jobs": "a new job is created in the workspace, a changed job is changed in place, and a job "
     "that you remove is deleted",
+    "jobs.NAME.enabled": "the job is created, or deleted, in that target",
+    "jobs.NAME.targets": "the job is created, or deleted, in these targets",
     "jobs.NAME.renamed_from": "the job stays, with its history, and gets the new name",
     "environments": "a new attempt of the runs that use it, if its packages differ",
     "functions": "none by itself: later calls are made with it",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
+from sgpu_decl.config.enabled import run_if_enabled
 from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
 from sgpu_decl.config.plain_values import project_shape, run_shape
 from sgpu_decl.config.project_files import ParsedFiles, ProjectFiles
@@ -17,7 +18,7 @@ from sgpu_decl.config.run_reader import (
     no_source,
     read_run,
 )
-from sgpu_decl.config.target_overrides import OF_TARGETS, with_target
+from sgpu_decl.config.target_overrides import OF_TARGETS, declared_targets, with_target
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
@@ -87,10 +88,17 @@ def _of_files(
     name: str | None = None
     jobs: tuple[LoadedJob, ...] = ()
     removed: tuple[Address, ...] = ()
+    left_out: Iterable[Address] = ()
     mode, production = Mode.PRODUCTION, False
     if files.kind == "run":
         start = Place(files.file, root.line, root.column)
-        declared_runs, new_findings = read_run(root, None, start, context)
+        root, enabled, new_findings = run_if_enabled(root, context)
+        declared_runs: tuple[DeclaredRun, ...] = ()
+        if enabled:
+            declared_runs, more = read_run(root, None, start, context)
+            new_findings += more
+        elif isinstance(run_name := root.entries.get("name"), yaml_nodes.Scalar):
+            left_out = (Address.run(run_name.text),)
         own_places = {one.config.name: start for one in declared_runs}
         new_findings += tuple(order_findings(declared_runs, own_places, own_places))
         new_findings += tuple(own_name_findings(root))
@@ -98,7 +106,7 @@ def _of_files(
         project, new_findings = read_project(root, context)
         declared_runs, name = project.runs, project.name
         jobs, mode = tuple(map(_loaded_job, project.jobs)), project.mode
-        production = project.production
+        production, left_out = project.production, project.left_out
         removed = project.removed
     runs = tuple(loaded_run(one) for one in declared_runs)
     return (
@@ -108,6 +116,7 @@ def _of_files(
             config_digest=digest_of(runs, jobs, mode, removed), jobs=jobs, mode=mode,
             production=production,
             targets=files.targets, included=files.included, removed=removed,
+            left_out=tuple(left_out),
         ),
         (*findings, *new_findings),
     )  # fmt: skip
@@ -145,7 +154,7 @@ def with_options(
         references=any("${" in text for text in texts)
         or any("${" in text for _, text in options)
         or bool(given.environment or values),
-        folders=files.folders, run_files=files.run_files,
+        targets=declared_targets(files.root), folders=files.folders, run_files=files.run_files,
     )  # fmt: skip
     findings += new_findings
     findings += tuple(reference_findings(variables, _named(context, root).scope(None)))

@@ -170,6 +170,16 @@ class Job(Block):
         "created again. Remove the line once you have applied it in all targets.",
     )
     description: str | None = Field(None, description="What the job is for.")
+    enabled: Flag = Field(
+        default=True,
+        description="Whether the job belongs to the project. A target that sets `false` leaves it "
+        "out: there it is not created, and it is deleted if it was.",
+    )
+    targets: tuple[str, ...] | None = Field(
+        None,
+        description="The targets that have the job; default: all. The others leave it out, as with "
+        "`enabled: false`. `default` stands for commands without a target.",
+    )
     run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")
     notebook: Notebook | None = Field(None, description="The notebook that the job runs.")
     schedule: Annotated[str, AfterValidator(_cron)] | None = Field(

@@ -146,6 +146,7 @@ class Loaded:
         targets: the names of all targets in the file.
         included: the files that it includes, from its folder.
         removed: what the project lets go, neither cancelled nor deleted.
+        left_out: runs, without their cells, and jobs that its target leaves out.
         keep_warm: of a called function: seconds that what its ranks import stays imported.
     """
 
@@ -161,4 +162,5 @@ class Loaded:
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     removed: tuple[Address, ...] = ()
+    left_out: tuple[Address, ...] = ()
     keep_warm: float = 0.0

@@ -12,7 +12,7 @@ from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.other_tool_keys import PRESET_KEYS, PROJECT_KEYS
 from sgpu_decl.config.required_version import version_range
-from sgpu_decl.config.run import RunConfig, TagName
+from sgpu_decl.config.run import ProjectRun, RunConfig, TagName
 from sgpu_decl.config.state import SharedState
 from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.model.address import Address, Kind
@@ -39,6 +39,7 @@ class Presets(Block):
 
 DECIDED = {
     "name": "it is the name of the function",
+    "enabled": "a call is always launched",
     "renamed_from": "the history of its calls stays under their name",
     "entrypoint": "it is the decorated function",
     "command": "it is the decorated function",
@@ -113,7 +114,7 @@ class ProjectBlock(Block):
 class Defaults(Block):
     """Fields of all runs and of all jobs. A run or job that has a field itself wins."""
 
-    run: RunConfig | None = Field(None, description="Fields of all runs, as in a run file.")
+    run: ProjectRun | None = Field(None, description="Fields of all runs, as in a run file.")
     job: Job | None = Field(None, description="Fields of all jobs.")
 
 
@@ -140,7 +141,7 @@ class ProjectFile(Block):
         "USER]`, jobs have the tag `dev`, and their schedules and triggers are paused unless "
         "`paused` is set. With `production`, sgpu refuses `--set` and a git checkout with changes.",
     )
-    runs: dict[Name, RunConfig] = Field(
+    runs: dict[Name, ProjectRun] = Field(
         {}, description="The runs by name; each is written as in a run file."
     )
     jobs: dict[Name, Job] = Field(

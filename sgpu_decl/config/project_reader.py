@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sgpu_decl.config.backend import remote_kind
+from sgpu_decl.config.enabled import enabled_alone
 from sgpu_decl.config.error_messages import ErrorExplainer
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.loaded import Places
@@ -15,7 +16,7 @@ from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import Functions, ProjectFile
 from sgpu_decl.config.renames import rename_findings
 from sgpu_decl.config.run_layers import with_defaults, with_shared_environment
-from sgpu_decl.config.run_order import order_findings
+from sgpu_decl.config.run_order import LeftOutRuns, order_findings
 from sgpu_decl.config.run_reader import (
     DeclaredRun,
     ReferenceContext,
@@ -28,7 +29,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.text.interpolation import interpolate
 from sgpu_decl.text.yaml_nodes import (
@@ -62,6 +63,7 @@ class ReadProject:
     runs: tuple[DeclaredRun, ...]
     jobs: tuple[DeclaredJob, ...]
     removed: tuple[Address, ...]
+    left_out: tuple[Address, ...]
     context: ReferenceContext
 
 
@@ -73,6 +75,10 @@ def read_project(
     findings = list(new_findings)
     name = _name(root)
     context = replace(context, project=name)
+    root, left_out, new_findings = enabled_alone(root, context)
+    findings += new_findings
+    of_runs = {one.name: place for one, place in left_out.items() if one.kind is Kind.RUN}
+    left_out_runs = LeftOutRuns(target=context.target, places=of_runs)
     head = replace(root, entries={key: node for key, node in root.entries.items() if key != "runs"})
     if context.references:
         scope = context.scope({})
@@ -110,8 +116,8 @@ def read_project(
             )
         )
     if isinstance(block, Mapping):
-        findings += order_findings(runs, block.entries, block.keys)
-    findings += _unknown_runs(head.entries.get("jobs"), block)
+        findings += order_findings(runs, block.entries, block.keys, left_out_runs)
+    findings += _unknown_runs(head.entries.get("jobs"), block, left_out_runs)
     findings += _removed_and_declared(root)
     findings += rename_findings(root)
     findings += timezone_findings(root)
@@ -124,6 +130,7 @@ def read_project(
         runs=tuple(runs),
         jobs=_jobs(head, project),
         removed=tuple(map(Address.parse, project.removed)) if project else (),
+        left_out=tuple(left_out),
         context=context,
     )
     return read, tuple(findings)
@@ -236,7 +243,9 @@ def _run(
     return read_run(node, key, place, context)
 
 
-def _unknown_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
+def _unknown_runs(
+    jobs: Node | None, runs: Node | None, left_out: LeftOutRuns
+) -> Iterator[Diagnostic]:
     """Find jobs whose `run` names no run of the project, or one with a matrix."""
     run_blocks = runs.entries if isinstance(runs, Mapping) else {}
     for name, job in jobs.entries.items() if isinstance(jobs, Mapping) else ():
@@ -244,7 +253,9 @@ def _unknown_runs(jobs: Node | None, runs: Node | None) -> Iterator[Diagnostic]:
         if not isinstance(node, Scalar) or "${" in node.text:
             continue
         run = run_blocks.get(node.text)
-        if run is None:
+        if node.text in left_out.places:
+            yield left_out.refused(f"jobs.{name}.run", node.text, place_of(node))
+        elif run is None:
             near = nearest(node.text, run_blocks)
             yield Diagnostic(
                 code="unknown_run",

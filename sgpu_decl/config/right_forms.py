@@ -50,6 +50,7 @@ RIGHT_FORMS = {
     "retry.on": "[infra]",
     "schedule": "'0 0 6 * * ?'",
     "tags": "{team: vision}",
+    "targets": "[default]",
     "trigger": "{every: 6h}",
     "trigger.table_update": "[main.ml.events]",
     # of a project file

@@ -39,7 +39,7 @@ from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text.shape import OtherToolKey
 
 # They name a run or multiply it, and are no part of what one run is.
-NOT_IN_SPEC = frozenset({"name", "matrix", "renamed_from"})
+NOT_IN_SPEC = frozenset({"name", "matrix", "renamed_from", "enabled"})
 
 AxisName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -126,6 +126,11 @@ class RunConfig(Block):
         "again. Remove the line once you have applied it in all targets.",
     )
     description: str | None = Field(None, description="What the run is for.")
+    enabled: Flag = Field(
+        default=True,
+        description="Whether the run belongs to the project. A target that sets `false` leaves it "
+        "out: nothing is launched there, and what is recorded stays.",
+    )
     tags: dict[TagName, str] = Field({}, description="Labels: tags of the MLflow run.")
     # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.
     gpus: Positive = Field(
@@ -285,6 +290,14 @@ class RunConfig(Block):
         if conflicts:
             raise problem(conflicts[0].code, conflicts[0].summary, conflicts[0].hint, all=conflicts)
         return self
+
+
+class ProjectRun(RunConfig):
+    targets: tuple[str, ...] | None = Field(
+        None,
+        description="The targets that have the run; default: all. The others leave it out, as with "
+        "`enabled: false`. `default` stands for commands without a target.",
+    )
 
 
 @lru_cache(maxsize=16_384)

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 
 from sgpu_decl.config.run_reader import DeclaredRun
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import NAME
 from sgpu_decl.model.run_outputs import pins, references, texts_in
+from sgpu_decl.model.target import BASE
 from sgpu_decl.text.near_references import has_near_references
 
 _READERS = ("args", "parameters", "command", "env.variables")
@@ -16,8 +19,29 @@ _READERS = ("args", "parameters", "command", "env.variables")
 _LIKE_OUTPUT = re.compile(rf"(\$\{{run\.({NAME})(?![A-Za-z0-9_-])[^{{}}]{{0,200}}\}}?)", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutRuns:
+    """The runs that a target leaves out, by their names, with the places of these."""
+
+    target: str = BASE
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    def refused(self, path: str, name: str, place: Place | None) -> Diagnostic:
+        """The finding about a field that names one of them."""
+        return Diagnostic(
+            code="run_left_out",
+            summary=f"`{path}` names `{name}`, which the target `{self.target}` leaves out",
+            place=place,
+            hint="leave this one out there, too, or write another value for that target",
+            related=(Related(place=self.places[name], note=f"`{name}` is declared here"),),
+        )
+
+
 def order_findings(
-    runs: Sequence[DeclaredRun], names: Collection[str], places: Mapping[str, Place]
+    runs: Sequence[DeclaredRun],
+    names: Collection[str],
+    places: Mapping[str, Place],
+    left_out: "LeftOutRuns | None" = None,
 ) -> Iterator[Diagnostic]:
     """Check the order of runs.
 
@@ -25,6 +49,7 @@ def order_findings(
         runs: those that are valid, the cells of a matrix one by one.
         names: all that the file declares.
         places: where each run is named.
+        left_out: those of the file that its target leaves out.
     """
     by_name: dict[str, DeclaredRun] = {}
     for run in runs:
@@ -36,7 +61,7 @@ def order_findings(
         if run.config.renamed_from is not None
     }
     for run in runs:
-        yield from _unknown(run, names, new_names)
+        yield from _unknown(run, names, new_names, left_out or LeftOutRuns())
         if "${run." in run.spec.text:
             yield from _bad_references(run, matrices)
             yield from _malformed(run, names)
@@ -55,10 +80,15 @@ def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]
 
 
 def _unknown(
-    run: DeclaredRun, names: Collection[str], new_names: Mapping[str, str]
+    run: DeclaredRun,
+    names: Collection[str],
+    new_names: Mapping[str, str],
+    left_out: LeftOutRuns,
 ) -> Iterator[Diagnostic]:
     for at, name in enumerate(run.config.after):
-        if name not in names:
+        if name in left_out.places:
+            yield left_out.refused("after", name, _place(run, f"after.{at}"))
+        elif name not in names:
             others = [other for other in names if other != run.config.name]
             near = new_names.get(name) or nearest(name, others)
             yield Diagnostic(

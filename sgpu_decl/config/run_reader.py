@@ -55,6 +55,7 @@ class ReferenceContext:
 
     Attributes:
         types: the types of the variables that have one.
+        targets: the names of all targets of the file.
         references: false for files that can hold none.
         environments: those of the project, `None` in a run file.
         folders: the folder of each file that lies in one below the project's.
@@ -70,6 +71,7 @@ class ReferenceContext:
     environ: Mapping[str, str]
     git: Callable[[], Mapping[str, str]]
     references: bool
+    targets: Sequence[str] = ()
     environments: yaml_nodes.Mapping | None = None
     folders: Mapping[str, str] = field(default_factory=dict)
     run_files: Mapping[str, str] = field(default_factory=dict)

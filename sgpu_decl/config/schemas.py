@@ -121,7 +121,7 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     root = defs.pop(model.__name__)
     _one_of_the_kinds(defs)
     defs["Reference"] = _REFERENCE
-    run = root if model is RunConfig else defs["RunConfig"]
+    run = root if model is RunConfig else defs["ProjectRun"]
     run["properties"]["ray"]["anyOf"].insert(0, {"type": "boolean"})
     defs["OnFinish"]["properties"]["webhook"]["anyOf"].insert(0, {"type": "string"})
     if model is not RunConfig:  # there, the key is the name, and environments have names

@@ -23,6 +23,12 @@ OF_TARGETS = (DEFAULT, EXTENDS)
 """The fields that a target of a project has beside those that it changes."""
 
 
+def declared_targets(root: yaml_nodes.Mapping) -> tuple[str, ...]:
+    """The names of all targets of a file."""
+    block = root.entries.get("targets")
+    return tuple(block.entries) if isinstance(block, yaml_nodes.Mapping) else ()
+
+
 def with_target(
     root: yaml_nodes.Mapping, target: str | None, shape: Shape, own: Collection[str] = ()
 ) -> tuple[yaml_nodes.Mapping, tuple[Diagnostic, ...]]:

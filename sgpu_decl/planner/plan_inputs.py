@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import Capabilities
@@ -32,7 +32,8 @@ class PlanRequest:
     lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
     matrix by the address of the run, is forgotten as it is. So are jobs that are `managed` by
     somebody else, who is named in words. `lost_files` are those that declared what is recorded, and
-    are not there now.
+    are not there now. Of what the target has `left_out`, runs by their address without a key, jobs
+    end, and runs stay as they are.
     """
 
     owner: str | None = None
@@ -49,6 +50,7 @@ class PlanRequest:
     let_go: frozenset[Address] = frozenset()
     managed: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
     lost_files: frozenset[str] = frozenset()
+    left_out: frozenset[Address] = frozenset()
 
     def selects(self, address: Address) -> bool:
         return self.select is None or address in self.select
@@ -64,6 +66,11 @@ class PlanRequest:
             and self.selects(job)
             and (self.destroy or (self.removes and self.whole_project and job not in declared))
         )
+
+    def leaves_out(self, address: Address) -> bool:
+        """Whether an address is that of a run which the target leaves out, or of its own
+        environment."""
+        return Address.run(address.name) in self.left_out and address.kind is not Kind.JOB
 
     def lets_go(self, address: Address) -> bool:
         return not self.let_go.isdisjoint((address, Address(address.kind, address.name)))

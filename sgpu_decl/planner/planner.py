@@ -28,6 +28,7 @@ from sgpu_decl.planner.last_known import (
     prior_of,
 )
 from sgpu_decl.planner.launch_checks import placement_checks, ray_checks
+from sgpu_decl.planner.left_out import left_out_checks
 from sgpu_decl.planner.plan_checks import check_of, found_check, run_checks
 from sgpu_decl.planner.plan_inputs import PlanInputs, PlanRequest
 from sgpu_decl.planner.removals import destroyed, managed_elsewhere, released, removed
@@ -99,6 +100,7 @@ def plan(inputs: PlanInputs) -> Plan:
             renamed={item.address for item in inputs.renames},
         )
         parts.checks += [found_check(one, inputs.found_for.get(one, ())) for one in inputs.findings]
+        parts.checks += left_out_checks(known, request)
         all_answered = not any(finding.incomplete for finding in inputs.findings)
         parts.checks += run_checks((*selected_runs, *by_jobs), inputs.capabilities)
         parts.checks += [_by_job(item) for one, item in resting.items() if request.selects(one)]
@@ -262,6 +264,7 @@ def _owned(
         for address, attempts in known.items()
         if attempts.resource is not None
         and not attempts.resource.gone
+        and (request.destroy or not request.leaves_out(address))
         and (
             address in declared
             or (
@@ -300,6 +303,8 @@ def _likely_renames(
         and (request.owns(attempts.resource.owner) or attempts.resource.owner in request.lost_files)
         and replace(address, key="") not in names
         and not request.lets_go(address)
+        and not request.leaves_out(address)
+        and address not in request.left_out
     }
     if not request.removes or not first or not undeclared:
         return ()

@@ -45,6 +45,7 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "renamed_from": FieldRule(
             _IDENTITY, "it names the earlier address; the computation is the same"
         ),
+        "enabled": FieldRule(_IDENTITY, "it decides whether the target has the run"),
         "variables": FieldRule(_IDENTITY, "their values become values of the fields that use them"),
         "targets": FieldRule(_IDENTITY, "the chosen target is merged into the fields"),
         "description": FieldRule(_META, "read by people only"),

@@ -59,6 +59,7 @@ class PlanFacts:
     whole_project: false for a run file.
     config_digest: the digest of the file.
     removed: what the project lets go.
+    left_out: what the target leaves out.
     values_left_out: the files of values that only this command keeps out of the code, relative to
         the project.
     renames: the addresses that runs and jobs had before, as the file says it.
@@ -75,6 +76,7 @@ class PlanFacts:
     whole_project: bool = True
     config_digest: str = ""
     removed: frozenset[Address] = frozenset()
+    left_out: frozenset[Address] = frozenset()
     values_left_out: tuple[str, ...] = ()
     renames: tuple[Rename, ...] = ()
     keep_warm: float = 0.0
@@ -141,6 +143,7 @@ def gather(
         whole_project=loaded.kind == "project",
         config_digest=loaded.config_digest,
         removed=frozenset(loaded.removed),
+        left_out=frozenset(loaded.left_out),
         values_left_out=tuple(
             sorted(
                 os.path.relpath(file, project.root) for file in reader.code_reader.values_left_out

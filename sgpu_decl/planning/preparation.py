@@ -20,6 +20,7 @@ from sgpu_decl.model.run_usage import MEASURED, RunUsage
 from sgpu_decl.model.selectors import match_addresses
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress
+from sgpu_decl.model.target import BASE
 from sgpu_decl.planner import planner
 from sgpu_decl.planner.estimate import gpus_of
 from sgpu_decl.planner.launch_checks import resume_checks
@@ -90,6 +91,7 @@ def prepare(
         for address, resource in state.resources.items()
         if owner is not None and resource.owner != owner
     }
+    _refuse_left_out(project, options, gathered.left_out, declared)
     select = _selection(options, known, others - declared)
     request = PlanRequest(
         owner=owner,
@@ -158,7 +160,10 @@ def _with_facts(
     return replace(
         seen,
         request=replace(
-            seen.request, let_go=gathered.removed, whole_project=gathered.whole_project
+            seen.request,
+            let_go=gathered.removed,
+            left_out=gathered.left_out,
+            whole_project=gathered.whole_project,
         ),
         config_digest=gathered.config_digest,
         capabilities=capabilities_of(*{item.backend for item in gathered.desired}),
@@ -385,6 +390,22 @@ def _jobs(
         declared, desired, state.resources, job_backends, planned, state.lineage
     )
     return desired, observed
+
+
+def _refuse_left_out(
+    project: Project,
+    options: PlanOptions,
+    left_out: Collection[Address],
+    declared: Collection[Address],
+) -> None:
+    """Refuse options that name only what the target leaves out."""
+    for pattern in (*options.select, *options.rerun):
+        if (hits := _named(pattern, left_out)) and not _named(pattern, declared):
+            raise Usage(
+                f"`{pattern}` names nothing of the target `{project.target or BASE}`, which leaves "
+                f"out `{min(hits)}`",
+                hint="name another target with `-t`, or change `enabled` or `targets` there",
+            )
 
 
 def _selection(
