@@ -402,10 +402,12 @@ class Session:
             StalePlan: the plan was applied already, code or environments have changed, or something
                 was not proposed.
             Locked: another process changes this state.
-            SgpuError: the plan has error checks.
+            SgpuError: the plan has error checks, or the target is not for this branch or user.
         """
         from sgpu_decl.applying.apply import apply
+        from sgpu_decl.planning.target_rules import refuse_by_rules
 
+        refuse_by_rules(self._project, reviewed=reviewed)
         applied = apply(
             self._project,
             prepared,

@@ -10,6 +10,7 @@ from sgpu_decl.errors import StalePlan, StateMoved
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.planning.preparation import prepare
 from sgpu_decl.planning.prepared import Prepared
+from sgpu_decl.planning.target_rules import refuse_by_rules
 
 if TYPE_CHECKING:
     from sgpu_decl.model.call import Call
@@ -27,6 +28,7 @@ def roll_out(
     call: "Call | None",
 ) -> tuple[Prepared, Applied]:
     """Plan, stage and apply; see `Session.roll_out`."""
+    refuse_by_rules(project, reviewed=reviewed)
     prepared, before = _planned(project, source, events), None
     while True:
         try:

@@ -47,6 +47,9 @@ TARGETS = "Named sets of overrides, chosen with `-t`."
 TARGET_FIELDS = {
     "default": "Whether commands that name no target use this one.",
     "extends": "Another target: this one is laid over it.",
+    "branch": "The git branch that the target is applied from; from another one, apply is refused.",
+    "requires": "`reviewed`: apply needs `--reviewed`, so that proposals show all that it does.",
+    "user": "Who applies the target: a user name, or the application id of a service principal.",
 }
 """Blocks that every file may have, beside what its model says; the fields of a target are those of
 a project's, beside what it overrides."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from sgpu_decl.config.target_chain import DEFAULT, EXTENDS
+from sgpu_decl.config.target_rules import OF_RULES
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.text import yaml_nodes
@@ -21,7 +22,7 @@ file."""
 _SHARED_BLOCKS = ("defaults", "functions", "targets")
 """Blocks whose fields may stand in several files, each in one."""
 _FRAGMENT = frozenset({*_NAMED_BLOCKS, *_SHARED_BLOCKS})
-_TARGET_OF_ROOT = frozenset({"mode", "presets", "state", DEFAULT, EXTENDS})
+_TARGET_OF_ROOT = frozenset({"mode", "presets", "state", DEFAULT, EXTENDS, *OF_RULES})
 
 
 def keys_of_root(root: yaml_nodes.Mapping) -> Iterator[Diagnostic]:

@@ -166,7 +166,7 @@ PROJECT_KEYS: Final = _keys(
     ("permissions", "write `permissions` in `defaults: {run: …, job: …}`"),
     ("sync artifacts", "write `code` of the run: see `sgpu explain run.code`"),
     ("scripts experimental python pipelines", _NOT_HERE),
-    ("git", "remove it: a plan shows the commit, and `${git.commit}` names it"),
+    ("git", "write `branch: main` in a target; `${git.commit}` names the commit"),
     ("tags", "write `presets: {tags: …}`"),
 )
 """At the root of a project file, and in its targets."""

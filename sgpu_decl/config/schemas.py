@@ -19,6 +19,7 @@ from sgpu_decl.config.field_help import (
 from sgpu_decl.config.output_schemas import events_schema, plan_schema, state_schema, stream_schema
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
+from sgpu_decl.config.target_rules import OF_RULES
 from sgpu_decl.config.text_types import Textual
 from sgpu_decl.model.target import BASE, TARGET_NAME
 from sgpu_decl.text.variable_types import TYPES
@@ -163,6 +164,12 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
             "type": ["string", "null"],
             "description": TARGET_FIELDS["extends"],
         }
+        for key in OF_RULES:
+            partial["properties"][key] = {
+                "type": ["string", "null"],
+                "description": TARGET_FIELDS[key],
+            }
+        partial["properties"]["requires"]["enum"] = ["reviewed", None]
     root["properties"]["variables"] = variables
     root["properties"]["targets"] = {
         "type": "object",

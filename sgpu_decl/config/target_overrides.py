@@ -10,6 +10,7 @@ from sgpu_decl.config.target_chain import (
     default_findings,
     target_chain,
 )
+from sgpu_decl.config.target_rules import OF_RULES, rule_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
@@ -19,7 +20,7 @@ from sgpu_decl.text.overrides import merge
 from sgpu_decl.text.shape import Shape
 from sgpu_decl.text.variables import full_declarations
 
-OF_TARGETS = (DEFAULT, EXTENDS)
+OF_TARGETS = (DEFAULT, EXTENDS, *OF_RULES)
 """The fields that a target of a project has beside those that it changes."""
 
 
@@ -38,6 +39,7 @@ def with_target(
     Args:
         own: the fields that a target has beside those that it changes.
     """
+    whole = root
     root, block = yaml_nodes.without(full_declarations(root), "targets")
     targets, keys = (
         (block.entries, block.keys) if isinstance(block, yaml_nodes.Mapping) else ({}, {})
@@ -76,6 +78,7 @@ def with_target(
         findings += chain_findings(targets)
     if DEFAULT in own:
         findings += default_findings(targets)
+        findings += rule_findings(whole)
     for overrides in layers.values():
         if isinstance(overrides, yaml_nodes.Mapping):
             layer = full_declarations(yaml_nodes.without_keys(overrides, *own))

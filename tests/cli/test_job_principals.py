@@ -265,3 +265,14 @@ def test_a_saved_plan_of_another_user_makes_a_job_of_whoever_applies_it(
     assert BOB not in str(task)
     assert (made.tenant / task["deployments"][0]["command_path"].lstrip("/")).is_file()
     assert changed(made.ann) == changed(made.bob) == {}
+
+
+def test_a_target_of_one_user_is_planned_by_both_and_applied_by_that_one(pair: Make) -> None:
+    both = pair(SHARED)
+    both.write("jobs:\n", f"targets: {{prod: {{user: {ANN}}}}}\njobs:\n")
+    both.bob.done("plan", "-t", "prod")
+    err = both.bob.exits(1, "apply", "-y", "-t", "prod").err
+    assert "error[other_user]" in err
+    assert f"applied by `{ANN}` only" in err
+    assert f"the login at {both.server.url} is `{BOB}`" in err
+    applied(both.ann, "-t", "prod")

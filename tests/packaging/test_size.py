@@ -29,7 +29,7 @@ LINES = {
     "model": 4_750,
     "places": 900,
     "planner": 4_650,
-    "planning": 6_000,
+    "planning": 6_150,
     "rank": 3_830,
     "rendering": 640,
     "runs": 2_050,
@@ -45,7 +45,7 @@ LONGEST = 500
 LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
     "agent/supervision/supervisor.py": 606,  # one loop, one state machine
-    "api/session.py": 567,  # the public calls, each with its documentation
+    "api/session.py": 569,  # the public calls, each with its documentation
     "backends/base.py": 504,  # four protocols
     "code/counted_code.py": 641,
     "config/run_reader.py": 514,
