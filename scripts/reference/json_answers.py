@@ -46,8 +46,9 @@ _SPEC = "The schema is `schemas/plan.v1.schema.json`."
 
 ANSWERS = {
     "validate": _answer(
-        "kind runs jobs included targets diagnostics",
-        "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.", inside="diagnostics[]=A-diagnostic",
+        "kind runs jobs included targets resolved diagnostics",
+        "`kind` is `run` or `project`; `runs` and `jobs` are addresses; `included` are files, from the folder of the root file.",
+        inside="diagnostics[]=A-diagnostic resolved=A-resolved-file",
     ),
     "plan": _answer(_PLAN, f"The plan. {_SPEC} With `--blame`, each field has its `origins`.", sometimes="files", inside="files[]=Files-of-a-plan"),
     "fmt": _answer(
@@ -358,6 +359,21 @@ OBJECTS = {
     ),
     "A changed package": Object({"name": "of the package", **_VALUES}),
     "A changed value": Object({"name": "of the result or the metric", **_VALUES}),
+    "A resolved file": Object(
+        {
+            "project": "its name, or `null`", "target": "its name, or `null`", "mode": "`production` or `development`",
+            "runs": "one object for each run", "jobs": "one object for each job",
+            "left_out": "the addresses of runs and jobs that the target leaves out",
+        },
+        inside={"runs[]": "A resolved run or job", "jobs[]": "A resolved run or job"},
+    ),
+    "A resolved run or job": Object(
+        {
+            "address": "such as `run.train`",
+            "spec": "its fields, with all values for the target: references are filled in, `defaults`, `presets` and overrides are merged, and "
+            "fields with the default of sgpu are left out",
+        }
+    ),
     "A formatted file": Object({"file": "a path", "changes": "whether the format changes it"}, {"text": "of standard input"}),
     "A node of a graph": Object(
         {"address": "such as `run.train`", "kind": "`run`, `job` or `environment`", "cells": "the number of runs of a matrix"},

@@ -20,6 +20,9 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
     Without -t, every target is checked. The checks are those of `sgpu plan` that need only the file
     and the code. Neither this machine nor a workspace is checked.
 
+    With `-o json`, the answer also has the runs and jobs of the target with all their values
+    filled in (`resolved`).
+
     Exit codes: 0 valid, 1 not.
     """
     validated = source.session(file).check()
@@ -35,6 +38,7 @@ def command(*, source: ProjectSource, file: str | None, strict: bool, output: st
                 "jobs": [str(address) for address in validated.jobs],
                 "included": list(validated.loaded.included),
                 "targets": list(validated.targets),
+                "resolved": validated.loaded.resolved(),
                 "diagnostics": [
                     complete_finding(finding).to_json() for finding in validated.findings
                 ],

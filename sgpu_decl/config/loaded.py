@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, overload
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
-from sgpu_decl.model.jsonable import Spec
+from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.target import Mode
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, place_of
 
@@ -164,3 +164,20 @@ class Loaded:
     removed: tuple[Address, ...] = ()
     left_out: tuple[Address, ...] = ()
     keep_warm: float = 0.0
+
+    def resolved(self) -> dict[str, Json]:
+        """What the file says for its target, with all layers and references filled in, and without
+        defaults."""
+        runs, jobs = ([_values(one) for one in many] for many in (self.runs, self.jobs))
+        return {
+            "project": self.project_name,
+            "target": self.target,
+            "mode": str(self.mode),
+            "runs": runs,
+            "jobs": jobs,
+            "left_out": [str(address) for address in self.left_out],
+        }
+
+
+def _values(one: LoadedRun | LoadedJob) -> Json:
+    return {"address": str(one.address), "spec": dict(one.spec.fields)}

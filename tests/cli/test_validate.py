@@ -141,3 +141,36 @@ def test_what_only_targets_declare_is_counted(sgpu: Shell) -> None:
     assert sgpu.here("validate", "-t", "dev").out == (
         "sgpu.yml is valid: 1 run; checked for `dev`\n"
     )
+
+
+def test_scripts_get_the_values_of_a_target(sgpu: Shell) -> None:
+    sgpu.write(
+        "sgpu.yml",
+        "project: {name: p}\n"
+        "variables: {lr: 0.1}\n"
+        "defaults: {run: {type: CPU, timeout: 1h, env: {secrets: {TOKEN: 'env:TOKEN'}}}}\n"
+        "runs:\n"
+        "  a: {gpus: 1, command: 'train ${var.lr} ${target.name}'}\n"
+        "  b: {gpus: 1, command: x, targets: [dev]}\n"
+        "targets: {dev: {}, prod: {runs: {a: {gpus: 8}}, variables: {lr: 0.2}}}\n",
+    )
+    data = sgpu.done("validate", "-t", "prod", "-o", "json").json["data"]
+    assert data["resolved"] == {
+        "project": "p",
+        "target": "prod",
+        "mode": "production",
+        "runs": [
+            {
+                "address": "run.a",
+                "spec": {
+                    "command": "train 0.2 prod",
+                    "env": {"secrets": {"TOKEN": "env:TOKEN"}},
+                    "gpus": 8,
+                    "timeout": "1h",
+                    "type": "CPU",
+                },
+            }
+        ],
+        "jobs": [],
+        "left_out": ["run.b"],
+    }

@@ -18,7 +18,7 @@ LINES = {
     "backends": 24_400,
     "cli": 6_950,
     "code": 5_550,
-    "config": 8_000,
+    "config": 8_050,
     "content": 3_000,
     "diagnostics": 800,
     "doctor": 1_750,
