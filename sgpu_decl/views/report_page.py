@@ -169,10 +169,10 @@ def _cause(view: AttemptView, now: datetime) -> Iterator[str]:
             f"now: {prose(view.unavailable)}</p><p>Shown is what was recorded last.</p>{hints}"
             "</section>"
         )
-    wait = getattr(view, "rank_wait", None)
+    wait = view.rank_wait
     if wait is not None:
-        words = prose(wait.summary)
-        yield f"<section class=cause aria-label='hang'><p class=summary>{words}</p></section>"
+        words, name = prose(wait.summary), "hang" if wait.alarm else "wait"
+        yield f"<section class=cause aria-label='{name}'><p class=summary>{words}</p></section>"
     cause = view.first_cause
     if cause is None:
         return

@@ -148,7 +148,7 @@ ELSEWHERE = {
     "on_finish": "databricks/nodes/test_node_notices: node 0 tells",
     **dict.fromkeys(
         ("max_parallel", "until", "on_active", "backend", "pool", "priority", "permissions",
-         "budget", "image"),
+         "budget", "image", "report"),
         "no node reads it",
     ),
 }  # fmt: skip

@@ -12,13 +12,13 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 16_720,
+    "agent": 17_750,
     "api": 1_350,
     "applying": 2_250,
     "backends": 24_400,
     "cli": 6_950,
     "code": 5_550,
-    "config": 8_050,
+    "config": 8_200,
     "content": 3_000,
     "diagnostics": 800,
     "doctor": 1_750,
@@ -26,12 +26,12 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_050,
-    "model": 4_750,
+    "model": 4_800,
     "places": 900,
     "planner": 4_650,
-    "planning": 6_150,
+    "planning": 6_200,
     "rank": 3_830,
-    "rendering": 640,
+    "rendering": 650,
     "runs": 2_050,
     "storing": 6_000,
     "testing": 10_100,
@@ -44,11 +44,11 @@ SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
-    "agent/supervision/supervisor.py": 606,  # one loop, one state machine
+    "agent/supervision/supervisor.py": 625,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
     "backends/base.py": 504,  # four protocols
     "code/counted_code.py": 641,
-    "config/run_reader.py": 514,
+    "config/run_reader.py": 516,
     "testing/contracts/backend_contract.py": 538,  # a suite
 }
 
