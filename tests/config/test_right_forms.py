@@ -15,6 +15,7 @@ from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.right_forms import RIGHT_FORMS
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.run_blocks import Permission
+from sgpu_decl.config.target_rules import OF_RULES
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.jsonable import Json
 from tests.reading import read
@@ -199,7 +200,7 @@ def test_what_is_told_for_a_key_of_another_tool_is_a_field(name: str) -> None:
     for key, told in TABLES[name].items():
         assert told.hint, key
         for field in re.findall(r"`(?:[^`]*?[{,] ?)?([a-z_]+)(?::|`)", told.hint):
-            assert field in ours | {"nightly", "host", "kind"}, (key, field)
+            assert field in ours | {"nightly", "host", "kind", *OF_RULES}, (key, field)
 
 
 BUNDLE = """\
