@@ -53,6 +53,7 @@ def _anywhere(plan: str) -> str:
         "command",
         "hello",
         "matrix",
+        pytest.param("slow", marks=[pytest.mark.torch, pytest.mark.expensive]),
         pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.expensive]),
     ],
 )
@@ -62,6 +63,20 @@ def test_an_example_applies_and_is_then_up_to_date(example: Copied, name: str) -
     assert applied.returncode == 0, applied.stderr
     assert {run["state"] for run in item.data("status")["runs"]} == {"succeeded"}
     assert item.sgpu("plan", "--detailed-exitcode", "run.yaml").returncode == 0
+
+
+@pytest.mark.torch
+@pytest.mark.expensive
+def test_slow_names_the_rank_that_hangs(example: Copied) -> None:
+    item = example("slow")
+    stuck = ("--set", "args.stuck_at=100", "--set", "hang=stop", "--set", "hang_after=2s")
+    assert item.sgpu("apply", "-y", *stuck, "run.yaml").returncode == 5
+    (run,) = item.data("status")["runs"]
+    named = (item.folder / "README.md").read_text().partition("\nrank 2 ")[2]
+    begin, _, end = named.partition("; 3 ranks wait there for 10 s; ")
+    summary = run["first_cause"]["summary"]
+    assert summary.startswith(f"rank 2 {begin}; 3 ranks wait there for ")
+    assert summary.endswith(end.partition("\n")[0])
 
 
 def test_hello_returns_from_every_rank(example: Copied) -> None:

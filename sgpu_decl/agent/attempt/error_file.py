@@ -50,6 +50,7 @@ _OTHER_VALUE = "Changing param values is not allowed"
 _BEFORE_ITS_NAME = ("Param with key='", "'key': '")
 _FRAME = '  File "'
 _RANK = "sgpu_decl/rank"  # the folder of files in the bytecode of `rank/`
+_ANSWERS = "/rank/collective_answers.py"  # what a thread of ours is in, in each rank with torch
 _OF_ITS_OWN = b"terminated with exception: CUDA error"
 
 # What Python writes before the exception that ends it, and how it names that of Ray's memory
@@ -152,11 +153,14 @@ def end_of_log(folder: str, name: str, most: int = _TRACEBACK) -> bytes:
 
 
 def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
-    """Return a stack that names the user's own files instead of the copies, without frames of
-    sgpu. Those of a call that was kept warm lie in the folder of the attempt that imported."""
+    """Return a stack that names the user's own files instead of the copies, without frames and
+    threads of sgpu. Those of a call that was kept warm lie in the folder of the attempt that
+    imported."""
     run, copied = f"{_FRAME}{spec['run_dir']}/", f"{_FRAME}{spec['code_dir']}/"
     root = spec["code_root"]
     shown = copied if root is None else f"{_FRAME}{root}/" if root else _FRAME
+    threads = (one for one in stack.split("\n\n") if f'{_ANSWERS}", line ' not in one)
+    stack = "\n\n".join(threads)
     lines = []
     for line in stack.splitlines(keepends=True):
         if line.startswith(copied):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sgpu_decl.agent.attempt.error_file import own_frames_left_out
 from sgpu_decl.agent.monitor import rank_answers
 from sgpu_decl.agent.monitor.rank_answers import ask_ranks
 
@@ -25,6 +26,17 @@ def listening() -> Iterator[dict[str, socket.socket]]:
     yield found
     for each in found.values():
         each.close()
+
+
+def test_the_thread_that_answers_is_in_no_stack_that_is_shown() -> None:
+    ours = 'File "sgpu_decl/rank/collective_answers.py", line 7 in _serve'
+    thread = (
+        f'Thread 0x1 (most recent call first):\n  File "socket.py", line 1 in accept\n  {ours}\n'
+    )
+    own = 'Current thread 0x2 (most recent call first):\n  File "/run/code/a.py", line 3 in main\n'
+    spec = {"run_dir": "/run", "code_dir": "/run/code", "code_root": "/home/ann"}
+    shown = own.replace("/run/code", "/home/ann")
+    assert own_frames_left_out(f"{thread}\n{own}", spec) == shown
 
 
 def _answer(listening: socket.socket, data: bytes) -> None:
