@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 70
 _OF_FILE = (
-    "project", "mode", "include", "state", "variables", "targets", "removed",
+    "requires", "project", "mode", "include", "state", "variables", "targets", "removed",
 )  # fmt: skip
 """Blocks of a project that belong to the file: nobody changes them for one command."""
 

@@ -188,6 +188,7 @@ def test_what_the_file_of_a_run_shows_names_it_or_makes_the_file_invalid(
 
 OF_SEVERAL = {
     "planning/preparation.py": 1,  # the files at another commit are not valid
+    "planner/left_out.py": 1,  # what the target leaves out, once for all
     "planner/launch_checks.py": 1,  # runs that share a pool
     "planner/environment_changes.py": 1,  # the Python of all ranks on this machine
     "planner/plan_checks.py": 5,  # what is about the whole file; others get their run there

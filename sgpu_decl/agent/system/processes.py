@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _LONGEST_POLL = 86_400.0  # seconds: poll takes 24 days at most
 _LONGEST_EXECVE = 1.0  # seconds
+_LOOKS = 3
 _ENV_END = 48  # of the fields of /proc/PID/stat from the third on
 _PAUSE = 0.01  # seconds between two looks, if the kernel does not report the end of a process
 
@@ -205,10 +206,11 @@ def _environment(pid: int) -> list[bytes]:
             entries = entries or _read(f"/proc/{pid}/task/{thread}/environ", 4 << 20)
     if not entries and _has_program(pid):
         last = time.monotonic() + _LONGEST_EXECVE
-        started = False
-        while not (entries or started):
+        without = 0  # looks in a row at a program that has started, and may begin another one
+        while not entries and without < _LOOKS:
             # In this order: one that has started shows its environment after that.
             started = not _is_in_execve(pid) or time.monotonic() > last
+            without = without + 1 if started else 0
             entries = _read(f"/proc/{pid}/environ", 4 << 20)
     return entries.split(b"\0")
 
