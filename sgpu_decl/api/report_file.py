@@ -4,11 +4,10 @@ from pathlib import Path
 
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.errors import SgpuError
+from sgpu_decl.model.attempt_report import REPORT_MARK
 from sgpu_decl.system_errors import error_text
 
 __all__ = ["refuse_other_file", "write_report"]
-
-_MARK = b'<meta name="generator" content="sgpu report">'
 
 
 def refuse_other_file(path: Path) -> None:
@@ -24,7 +23,7 @@ def refuse_other_file(path: Path) -> None:
         return
     except OSError as error:
         raise _unwritable(path, error) from None
-    if head and _MARK not in head:
+    if head and REPORT_MARK.encode() not in head:
         raise SgpuError(
             f"`{path}` exists and is no report: it is not overwritten",
             hint="give `--out` another name, such as `report.html`; or move that file away",

@@ -11,11 +11,10 @@ from pydantic.fields import FieldInfo
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.env import SecretRef
 from sgpu_decl.config.gpu_type import GpuType
-from sgpu_decl.config.idle import Percent
 from sgpu_decl.config.on_finish import WebhookUrl
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.config.text_types import Duration, Size
+from sgpu_decl.config.text_types import Duration, Percent, Size
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import NotFound
 from sgpu_decl.frozen_dataclass import dataclass

@@ -1,55 +1,20 @@
 """`idle`: what happens to a run that does nothing with what it holds."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
 from sgpu_decl.config.block import Block
-from sgpu_decl.config.text_types import Duration, Textual, problem
+from sgpu_decl.config.text_types import Duration, Percent, problem
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run_reader import DeclaredRun
 
 _SHORTEST = 1.0  # seconds: nothing is measured more often
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Percent(Textual):
-    """A share. `5%`, `0.5%`; a plain number is percent, too."""
-
-    percent: float
-    published: ClassVar[dict[str, Any]] = {
-        "type": ["string", "number"],
-        "pattern": r"^\d+(\.\d+)?\s*%?$|\$\{",
-        "exclusiveMinimum": 0,
-        "maximum": 100,
-        "examples": ["5%", "0.5%"],
-    }
-
-    @classmethod
-    def read(cls, value: object) -> "Percent":
-        """Validate what a user or a caller gives.
-
-        Raises:
-            PydanticCustomError: it is no share.
-        """
-        if isinstance(value, Percent):
-            return value
-        text = str(value) if isinstance(value, int | float | str) else ""
-        number = text.strip().removesuffix("%").strip()
-        if not number.replace(".", "", 1).isdecimal() or not 0 < float(number) <= 100:
-            raise problem(
-                "bad_percent", "{path} must be a share above 0 % and up to 100 %", "such as `5%`"
-            )
-        return cls(float(number))
-
-    def __str__(self) -> str:
-        return f"{self.percent:g}%"
 
 
 def _long_enough(value: Duration) -> Duration:

@@ -34,7 +34,7 @@ def refused_version(root: Mapping, version: str = __version__) -> Diagnostic | N
         code="other_version_required",
         summary=f"the project requires `{node.text.strip()[:80]}`, and this is sgpu {version}",
         place=place_of(node),
-        hint=f"install such a version of sgpu, or change `{REQUIRES}` if this one does, too",
+        hint=f"install such a version of sgpu, or change `{REQUIRES}` if this one works, too",
     )
 
 

@@ -35,6 +35,7 @@ from sgpu_decl.config.run_blocks import (
     Retry,
 )
 from sgpu_decl.config.text_types import Duration, problem
+from sgpu_decl.diagnostics.amounts import duration_hint, read_duration
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.text.shape import OtherToolKey
 
@@ -76,6 +77,20 @@ def _positive(value: Duration) -> Duration:
     if value.seconds <= 0:
         raise problem("bad_duration", "{path} must be longer than nothing", "leave it out for none")
     return value
+
+
+def _auto_or_limit(value: object) -> object:
+    """`auto`, or a limit; a text that is neither is said to be neither."""
+    if value == "auto":
+        return value
+    if isinstance(value, str) and read_duration(value) is None:
+        summary = "{path} must be a duration or `auto`, not {given}"
+        raise problem("bad_duration", summary, duration_hint(value))
+    limit = Duration.read(value)
+    if limit.seconds <= 0:
+        hint = "write `60s`; `launch: {flight_recorder: off}` keeps sgpu from asking"
+        raise problem("bad_duration", "{path} must be longer than nothing", hint)
+    return limit
 
 
 def _ray(value: object) -> object:
@@ -186,7 +201,7 @@ class RunConfig(Block):
     idle: Idle | None = Field(
         None, description="What happens to a run that does nothing with its GPUs; default: nothing."
     )
-    hang_after: Literal["auto"] | Limit = Field(
+    hang_after: Annotated[Literal["auto"] | Limit, BeforeValidator(_auto_or_limit)] = Field(
         Duration(60.0),
         description="How long ranks may wait in a collective that others have not entered, until "
         "sgpu says so. `auto`: five times the longest gap seen between collectives, and at least "

@@ -116,6 +116,40 @@ def _canonical(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Percent(Textual):
+    """A share. `5%`, `0.5%`; a plain number is percent, too."""
+
+    percent: float
+    published: ClassVar[dict[str, Any]] = {
+        "type": ["string", "number"],
+        "pattern": r"^\d+(\.\d+)?\s*%?$|\$\{",
+        "exclusiveMinimum": 0,
+        "maximum": 100,
+        "examples": ["5%", "0.5%"],
+    }
+
+    @classmethod
+    def read(cls, value: object) -> "Percent":
+        """Validate what a user or a caller gives.
+
+        Raises:
+            PydanticCustomError: it is no share.
+        """
+        if isinstance(value, Percent):
+            return value
+        text = str(value) if isinstance(value, int | float | str) else ""
+        number = text.strip().removesuffix("%").strip()
+        if not number.replace(".", "", 1).isdecimal() or not 0 < float(number) <= 100:
+            raise problem(
+                "bad_percent", "{path} must be a share above 0 % and up to 100 %", "write `5%`"
+            )
+        return cls(float(number))
+
+    def __str__(self) -> str:
+        return f"{self.percent:g}%"
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class Size(Textual):
     """An amount of memory. `512MiB`, `2GiB`, `1.5GB`; a plain number is bytes."""
 

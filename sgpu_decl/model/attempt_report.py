@@ -6,7 +6,18 @@ from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.attempt_diff import AttemptDiff
 from sgpu_decl.model.attempt_view import RunHistory
 
-__all__ = ["AttemptReport", "LastLines", "MetricCurve", "RankSpan", "RunPhase", "UsagePlot"]
+__all__ = [
+    "REPORT_MARK",
+    "AttemptReport",
+    "LastLines",
+    "MetricCurve",
+    "RankSpan",
+    "RunPhase",
+    "UsagePlot",
+]
+
+REPORT_MARK = '<meta name="generator" content="sgpu report">'
+"""What a page of `sgpu report` has at its beginning: only such a file is replaced by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

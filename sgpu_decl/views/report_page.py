@@ -14,7 +14,7 @@ from datetime import datetime
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.distribution import extra_command, shipped_folder
-from sgpu_decl.model.attempt_report import AttemptReport, UsagePlot
+from sgpu_decl.model.attempt_report import REPORT_MARK, AttemptReport, UsagePlot
 from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_table import SYSTEM_METRICS, RunRow, RunTable, TableColumn
@@ -49,7 +49,6 @@ from sgpu_decl.views.status_text import (
 )
 from sgpu_decl.views.terminal import count, escape, hours
 
-GENERATOR = "sgpu report"
 _MOST_DIFF = 600  # lines
 _MOST_CURVES = 24
 _MOST_AXES = 12
@@ -129,7 +128,7 @@ def _page(title: str, parts: Iterable[str], now: datetime) -> str:
     )
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="generator" content="{GENERATOR}">'
+        f"{REPORT_MARK}"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(escape(title))}</title><style>{style}</style></head>\n"

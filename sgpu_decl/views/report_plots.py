@@ -323,11 +323,6 @@ def _evenly(items: Sequence[T]) -> dict[T, float]:
     return {item: number / (len(items) - 1) for number, item in enumerate(items)}
 
 
-def _column(lanes: Mapping[str, Sequence[float | None]], at: int) -> list[float]:
-    values = (lane[at] for lane in lanes.values() if at < len(lane))
-    return [one for one in values if one is not None]
-
-
 def _line(field: str, name: str) -> Plot:
     return {
         "mark": {"type": "line"},

@@ -25,7 +25,7 @@ def test_a_program_tells_how_far_it_is(project: Callable[..., Any], program: str
     module, source = SOURCES[program]
     if find_spec(module) is None:
         pytest.skip(f"{module} is missing")
-    launched = project(f"steps/{program}.py", "steps/pacing.py")
+    launched = project(f"steps/{program}.py", "steps/pace.py")
     done = launched.apply(
         f"entrypoint: {program}.py", "args: [--max_steps, '101', --pause, '0.04']", gpus=1
     )

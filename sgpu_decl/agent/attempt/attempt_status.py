@@ -63,7 +63,7 @@ def read_attempt(folder: Path | str) -> dict[str, Any]:
     has given up, `ray` once the run's Ray cluster is complete. After the end, `working_files` is
     there if ranks wrote into their working folder, and `metrics` and `metrics_problem` are what
     their `metrics.json` says. `progress` is there once the ranks have told theirs, and `usage` once
-    it was measured; `idle` while they use less than the run allows.
+    it was measured; `idle` while they use less than the run allows, `rank_wait` while they wait.
     """
     path = os.fspath(folder)
     outcome = _report(path, attempt_files.OUTCOME)

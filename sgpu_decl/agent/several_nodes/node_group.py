@@ -425,8 +425,8 @@ class Follower(Team):
         if self.decides:
             self.actions.judge()
         else:
-            records = self.node.records(self._spec["run_dir"])
-            self._link.send({"swept": {"left": left_output(self._spec), **monitored(records)}})
+            used = monitored(self.node.records(self._spec["run_dir"])).get("usage")
+            self._link.send({"swept": {"left": left_output(self._spec), "usage": used}})
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "start" in message:

@@ -1,6 +1,6 @@
 """A loop below a bar of tqdm."""
 
-from pacing import end, given, step
+from pace import end, given, step
 from tqdm import tqdm
 
 for _ in tqdm(range(given.max_steps)):

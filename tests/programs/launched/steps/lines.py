@@ -1,6 +1,6 @@
 """A loop that prints its loss, as nanoGPT does, and tells nobody how many steps it will take."""
 
-from pacing import end, given, step
+from pace import end, given, step
 
 for number in range(given.max_steps):
     step()

@@ -2,7 +2,7 @@
 
 import pytorch_lightning as lightning
 import torch
-from pacing import end, given, step
+from pace import end, given, step
 from torch.utils.data import DataLoader, TensorDataset
 
 

@@ -3,7 +3,7 @@
 import tempfile
 
 import torch
-from pacing import end, given, step
+from pace import end, given, step
 from torch.utils.data import Dataset
 from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
 
