@@ -27,7 +27,9 @@ def test_a_day_of_eight_ranks_takes_less_than_two_megabytes(tmp_path: Path) -> N
     series = SeriesFile(str(tmp_path), node=0, clock=500.0)
     for at in range(DAY):
         ranks = {number: rank(at, number) for number in range(8)}
-        series.add(500.0 + at, ranks, [device(number, at) for number in range(8)])
+        metrics = dict.fromkeys(("loss", "lr", "grad_norm", "tokens"), 1 / (1 + at))
+        progress = {"step": at, "metrics": metrics}
+        series.add(500.0 + at, ranks, [device(number, at) for number in range(8)], progress)
     series.close()
     assert (tmp_path / SERIES).stat().st_size < 2_000_000
     found = read_series(tmp_path / SERIES)
