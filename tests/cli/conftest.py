@@ -198,8 +198,10 @@ class Terminal:
 
     def until(self, text: str) -> None:
         deadline = time.monotonic() + PATIENCE
+        waiting = select.poll()  # select() takes no descriptor above 1,023
+        waiting.register(self._master, select.POLLIN)
         while text not in self.seen:
-            ready, _, _ = select.select([self._master], [], [], deadline - time.monotonic())
+            ready = waiting.poll(1000 * max(0.0, deadline - time.monotonic()))
             assert ready, f"`{text}` did not come; seen: {self.seen}"
             try:
                 came = os.read(self._master, 4096)
