@@ -23,7 +23,9 @@ VALUES = {
     "--nodes": "2",
     "--older-than": "7d",
     "--out": "train.plan",
+    "--only": "report",
     "--parallelism": "4",
+    "--param": "day=2026-11-02",
     "--patience": "1h",
     "--port": "8080",
     "--profile": "profile.yaml",
@@ -55,6 +57,7 @@ VALUES = {
 OF_COMMANDS = {
     ("report", "--out"): "train.html",
     ("dev workspace", "--gpus"): "GPU_8xH100=1",
+    ("adopt", "--write"): "jobs/nightly.yml",
     ("plan", "--base"): "origin/main",
     ("plan", "--limit"): "20000",
     ("show", "--limit"): "20000",

@@ -79,6 +79,7 @@ PROJECT_CHANGES = {
     "removed": "the named runs and jobs are removed from the state, and continue",
     "include": "the same as adding or removing the content of those files in the project",
     "defaults": "the change of these fields, in runs and jobs that do not set them themselves",
+    "run_as": "launches of all jobs have the rights of somebody else; jobs are changed in place",
     "presets": "the change of the fields that it sets in runs and jobs",
     "presets.name_prefix": "jobs are renamed in place",
     "presets.tags": "kept in the state for runs, changed in place for jobs",

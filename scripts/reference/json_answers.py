@@ -129,7 +129,11 @@ ANSWERS = {
     "doctor probe": _answer("project findings summary", "As of `doctor`.", stable=False, inside="findings[]=A-check summary=Counted-checks"),
     "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
-    "adopt": _answer("adopted id", "The job.", stable=False),
+    "start": _answer(
+        "address launch tasks", "The launch, and its tasks in the order in which they start. If one failed, with `--wait`, `error` is beside `data`.",
+        stable=False, inside="launch=A-launch-of-a-job tasks[]=A-task-of-a-launch",
+    ),
+    "adopt": _answer("adopted id", "The job; with `--write`, the file, and the paths of settings that are not in it.", stable=False, sometimes="written lost"),
     "mlflow sync": _answer(
         "attempt tracking_uri run_id runs metrics artifacts left", "The uploaded values; `left` names the others.", stable=False,
     ),
@@ -439,6 +443,15 @@ OBJECTS = {
     "A source of a base": Object({"title": "", "url": "", "as_of": "the date of the page"}),
     "A package": Object({"name": "", "version": ""}),
     "A check": Object({"check": "its name", "verdict": "`ok`, `warn` or `fail`", "text": "the finding", "hint": "or `null`"}),
+    "A launch of a job": Object(
+        {"id": "of the launch on its platform", "state": "as of a run", "started_at": "or `null`", "ended_at": "or `null`", "link": ""}
+    ),
+    "A task of a launch": Object(
+        {
+            "name": "", "state": "as of a run", "skipped": "whether it does not run, because of the tasks before it", "started_at": "or `null`",
+            "ended_at": "or `null`", "link": "", "told": "what it left: output, a value, or why it failed",
+        }
+    ),
     "Counted checks": Object({"ok": "", "warn": "", "fail": ""}),
     "A field": Object(
         dict.fromkeys(("path", "type", "default", "description", "required", "children"), ""), inside={"children[]": "A field"}

@@ -22,6 +22,7 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.model.state import State
 from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.planner.jobs.launched_run import launches_of
 from sgpu_decl.planner.needs import needs_of
 from sgpu_decl.planner.plan_json import plan_id
 from sgpu_decl.planning.pinned_content import pin_code
@@ -100,7 +101,7 @@ def apply(
         if reviewed:  # now all attempts are recorded, also that of a launch before a crash
             check_reviewed(project, staged, lock.writer.state)
         move_renamed(plan, lock.writer, project.backend, sink)
-        launched = [item.launch.inputs for item in plan.changes if item.stages and item.launch]
+        launched = [inputs for item in plan.changes if item.stages for inputs in launches_of(item)]
         needs = needs_of(lock.writer.state, launched)
         # Before any launch: gc keeps what a launch needs, even if this process is killed after it.
         record_references(project, plan.lineage, needs)

@@ -14,7 +14,7 @@ from sgpu_decl.model.address import Kind
 from sgpu_decl.model.plan import Change, Plan
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.planning.environment_facts import FromLock, Recipe
-from sgpu_decl.planning.job_spec import request_in
+from sgpu_decl.planning.job_spec import requests_in
 from sgpu_decl.planning.pinned_content import launched_environments
 from sgpu_decl.planning.project import Project
 
@@ -61,26 +61,26 @@ def stage_environments(
             findings += _make(project.environments, recipe, progress)
     by_backend: dict[str, list[LaunchRequest]] = {}
     for change in plan.changes:
-        request = _request(plan, change)
-        if request is not None:
-            by_backend.setdefault(change.backend, []).append(request)
+        if requests := _requests(plan, change):
+            by_backend.setdefault(change.backend, []).extend(requests)
     for kind, requests in by_backend.items():
         findings += project.backend(kind).launcher.prepare(requests, progress)
     return tuple(findings)
 
 
-def _request(plan: Plan, change: Change) -> LaunchRequest | None:
+def _requests(plan: Plan, change: Change) -> list[LaunchRequest]:
     if change.launches:
-        return LaunchRequest(record=launch_of(plan, change))
+        return [LaunchRequest(record=launch_of(plan, change))]
     if not change.stages or change.launch is None:
-        return None
-    return request_in(
+        return []
+    requests = requests_in(
         change.launch.inputs.spec,
         change.address,
         backend=change.backend,
         owner=change.launch.owner,
         lineage=plan.lineage,
     )
+    return [request for request in requests.values() if not request.of_file]
 
 
 def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Findings:

@@ -15,9 +15,9 @@ from sgpu_decl.model.job import JobHandle, recorded_handle
 from sgpu_decl.model.jsonable import Json, Spec
 from sgpu_decl.model.plan import Action, Change, FieldEffect, PlannedLaunch
 from sgpu_decl.model.state import Intent, Resource, State
-from sgpu_decl.planner.jobs.job_diff import ignored_by, taking
-from sgpu_decl.planner.jobs.launched_run import launched_by
-from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for, request_in
+from sgpu_decl.planner.jobs.ignored_settings import ignored_by, taking
+from sgpu_decl.planner.jobs.launched_run import launches_in
+from sgpu_decl.planning.job_spec import JobBackends, applied_job, job_backend_for, requests_in
 from sgpu_decl.storing.state_store import StateWriter
 
 
@@ -114,7 +114,7 @@ class Jobs:
         backend = job_backend_for(recorded.spec, handle, self.backends, recorded.owner)
         _require_ours(change, handle, backend)
         # Asked before: of a job that is gone nobody may know.
-        idle = launched_by(recorded.spec) is not None and not backend.busy(handle.id)
+        idle = bool(launches_in(recorded.spec)) and not backend.busy(handle.id)
         self.writer.check_held()
         backend.delete(handle.id)
         gone = replace(recorded, gone=True)
@@ -135,17 +135,17 @@ class Jobs:
         user may have made the plan."""
         launch = _launch(change)
         spec = launch.inputs.spec.fields
-        request = request_in(
+        requests = requests_in(
             launch.inputs.spec,
             change.address,
             backend=change.backend,
             owner=launch.owner,
             lineage=self.state.lineage,
         )
-        if request is None:
+        if not requests:
             return spec
-        located = backend.located(spec, request, applied)
-        backend.stage(request, located)
+        located = backend.located(spec, requests, applied)
+        backend.stage(requests, located)
         ignored = ignored_by(spec, change.address.name, job_rules(change.backend))
         return taking(located, spec, ignored)
 

@@ -23,8 +23,8 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
     """Delete what older versions of a recorded job launched, and all of it where the job is gone.
     Of a job that was forgotten, and is there still, nothing is deleted; nor while a launch is
     active, nor where its backend does not let us: gc tries again."""
-    request = applied_job(job, lineage).request
-    if request is None or job.remote is None:
+    requests = applied_job(job, lineage).requests
+    if not requests or job.remote is None:
         return
     handle = recorded_handle(job)
     try:
@@ -32,7 +32,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
         if job.gone and backend.read(handle.id) is not None:
             return
         if not backend.busy(handle.id):
-            backend.free(request, gone=job.gone)
+            backend.free(requests, gone=job.gone)
     except BackendError:
         return
 

@@ -1,12 +1,12 @@
 """The optional protocol of a backend that keeps jobs, beside the four of `base`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.model.job import JobLaunch
+from sgpu_decl.model.job import JobLaunch, TaskLaunch
 from sgpu_decl.model.jsonable import Json
 
 if TYPE_CHECKING:
@@ -36,12 +36,21 @@ class ListedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenJob:
+    """A job of a platform as a block of the YAML, and the paths of the settings that the YAML has
+    no field for."""
+
+    block: Mapping[str, Json]
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedJob:
-    """A job as it was applied last: its spec, and what it launches, where it launches a run. Users
-    who plan it later leave it where it is."""
+    """A job as it was applied last: its spec, and what it launches of the project, by the task.
+    Users who plan it later leave it where it is."""
 
     spec: Mapping[str, Json]
-    request: LaunchRequest | None
+    requests: Mapping[str, LaunchRequest]
 
 
 class JobBackend(Protocol):
@@ -59,7 +68,7 @@ class JobBackend(Protocol):
         job: "Job",
         name: str,
         mode: "Mode",
-        request: LaunchRequest | None,
+        requests: Mapping[str, LaunchRequest],
         applied: AppliedJob | None = None,
     ) -> JobDescription:
         """What a declared job means here. What depends on the user who plans stays as it was
@@ -67,7 +76,7 @@ class JobBackend(Protocol):
 
         Args:
             name: what it is called in the file.
-            request: the run that it launches, where it launches one.
+            requests: what it launches of the project, by the task.
         """
 
     def findings(self, job: "Job") -> Iterable[Diagnostic]:
@@ -75,13 +84,16 @@ class JobBackend(Protocol):
         executed to find out."""
 
     def located(
-        self, spec: Mapping[str, Json], request: LaunchRequest, applied: AppliedJob | None
+        self,
+        spec: Mapping[str, Json],
+        requests: Mapping[str, LaunchRequest],
+        applied: AppliedJob | None,
     ) -> dict[str, Json]:
         """The spec of a job that another user may have planned, with the places from which this
         user launches it, unless it was `applied` with others."""
 
-    def stage(self, request: LaunchRequest, spec: Mapping[str, Json]) -> None:
-        """Have there what the run of a job takes along, unless its spec says that it lies in the
+    def stage(self, requests: Mapping[str, LaunchRequest], spec: Mapping[str, Json]) -> None:
+        """Have there what a job takes along, unless its spec says that it lies in the
         staging folder of another user; does nothing if it is there.
 
         Raises:
@@ -94,11 +106,27 @@ class JobBackend(Protocol):
     def last(self, job_id: str) -> JobLaunch | None:
         """The newest launch of a job; None where it was never launched, or is none."""
 
+    def start(
+        self, job_id: str, parameters: Mapping[str, str], tasks: Sequence[str], token: str
+    ) -> str:
+        """Launch a job now, once for each token, and return the id of the launch.
+
+        Args:
+            parameters: values in the place of the defaults.
+            tasks: those that run; all where none is named.
+
+        Raises:
+            OutcomeUnknown: it may have been launched.
+        """
+
+    def launch(self, launch_id: str) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
+        """A launch and its tasks, in the order in which they start."""
+
     def staged(self, applied: AppliedJob) -> bool:
         """Whether it is there, as far as this user sees."""
 
-    def free(self, request: LaunchRequest, *, gone: bool) -> None:
-        """Delete what earlier versions of a job's run took along, and this one too where the job is
+    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
+        """Delete what earlier versions of a job took along, and this one too where the job is
         `gone`. No launch of the job may be active."""
 
     def named(self, title: str) -> tuple[ListedJob, ...]:
@@ -106,6 +134,13 @@ class JobBackend(Protocol):
 
     def read(self, job_id: str) -> dict[str, Json] | None:
         """The document of a job with its permissions, None where there is no such job."""
+
+    def written(self, document: Mapping[str, Json], name: str) -> WrittenJob:
+        """A job that was read, as the YAML would say it.
+
+        Args:
+            name: what it is called in the file.
+        """
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
         """Make a job, unless there is one with that token, and return its id.

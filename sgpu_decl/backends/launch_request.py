@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import BackendError
+from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchInputs, LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no config
     from sgpu_decl.code.code_store import CodeStore
+    from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.model.call import Call
 
@@ -45,6 +47,28 @@ class LaunchRequest:
     @property
     def inputs(self) -> LaunchInputs:
         return self.record.inputs
+
+    @property
+    def of_file(self) -> bool:
+        """Whether a job launches a file of the repository by it, which has no config."""
+        if self.ref.address.kind is not Kind.JOB:
+            return False
+        from sgpu_decl.model.job import NOTEBOOK, SCRIPT  # `sgpu status` knows no jobs' specs
+
+        return not self.inputs.spec.fields.keys().isdisjoint((SCRIPT, NOTEBOOK))
+
+    @property
+    def backend(self) -> "BackendOptions":
+        """The `backend` of what it launches. Raises BackendError: a record has one that nobody can
+        read."""
+        from sgpu_decl.config.backend import read_backend
+
+        if not self.of_file:
+            return self.config.backend
+        try:
+            return read_backend(self.inputs.spec.fields.get("backend", {}))
+        except ValueError as error:
+            raise unknown_config(f"`{self.ref}`", "sgpu state rm", error) from error
 
     @property
     def config(self) -> "RunConfig":

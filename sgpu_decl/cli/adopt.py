@@ -1,5 +1,7 @@
 """`sgpu adopt`."""
 
+from pathlib import Path
+
 import click
 
 from sgpu_decl.cli.file_options import file_options
@@ -12,18 +14,42 @@ from sgpu_decl.cli.terminal_output import answer, note
 @click.argument("job_id", metavar="ID")
 @click.argument("file", required=False)
 @file_options
+@click.option(
+    "--write",
+    metavar="PATH",
+    help="Write the job, with all of its tasks, as YAML to a new file. Records nothing.",
+)
 @lock_option
 @output_option()
 def command(
-    *, source: ProjectSource, address: str, job_id: str, file: str | None, output: str
+    *,
+    source: ProjectSource,
+    address: str,
+    job_id: str,
+    file: str | None,
+    write: str | None,
+    output: str,
 ) -> int:
     """Take over a job of a workspace, by its ID, as the job that FILE declares at ADDRESS.
 
     ADDRESS is written `job.NAME`. The command changes only the state. `sgpu plan` then shows the
-    changes that the next apply would make to the job.
+    changes that the next apply would make to the job. If no file declares the job, write one with
+    `--write jobs/NAME.yml`, and add it to `include`.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
+    if write is not None:
+        lost = source.session(file).jobs.write(address, job_id, Path(write))
+        for path in lost:
+            note(f"not written: `{path}` of the job has no field in the YAML")
+        if output == "json":
+            answer({"written": write, "lost": list(lost)})
+        else:
+            note(
+                f"wrote `{write}`: add it to `include` of the project, look at `sgpu plan`, then "
+                f"`sgpu adopt {address} {job_id}`"
+            )
+        return 0
     job = source.session(file).jobs.adopt(address, job_id)
     if output == "json":
         answer({"adopted": str(job.address), "id": job_id})

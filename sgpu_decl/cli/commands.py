@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "graph": ("sgpu_decl.cli.graph:command", "Draw which run, job and environment uses which."),
     "apply": ("sgpu_decl.cli.apply:command", "Carry out a plan and follow its runs."),
     "run": ("sgpu_decl.cli.run:command", "Run a command on GPUs, without a YAML file."),
+    "start": ("sgpu_decl.cli.start:command", "Start an applied job now."),
     "status": ("sgpu_decl.cli.status:command", "Show the latest attempt of each run."),
     "top": ("sgpu_decl.cli.top:command", "Watch what the ranks of runs do."),
     "logs": ("sgpu_decl.cli.logs:command", "Show the output of a run's ranks."),
@@ -53,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Start": ("init", "validate", "plan", "apply", "run"),
+    "Start": ("init", "validate", "plan", "apply", "run", "start"),
     "Look": (
         "status",
         "top",
@@ -142,6 +143,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "sgpu run --gpus 2 -- python train.py --lr 1e-3",
         "sgpu run -g 4 train.py:main lr=0.1",
     ),
+    "start": ("sgpu start job.nightly --wait", "sgpu start nightly --param day=2026-11-01"),
     "status": ("sgpu status", "sgpu status -w", "sgpu status 'sweep*' -o json"),
     "top": ("sgpu top", "sgpu top train", "sgpu top train --once -o json"),
     "logs": ("sgpu logs -f", "sgpu logs train --rank all --tail 100", "sgpu logs --since 10m"),
@@ -154,7 +156,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "destroy": ("sgpu destroy train", "sgpu destroy run.yaml -t dev -y"),
     "show": ("sgpu show train", "sgpu show train.plan -o markdown"),
     "diff": ("sgpu diff train", "sgpu diff 'train#7' 'train#8'"),
-    "adopt": ("sgpu adopt job.nightly 8421 -t prod",),
+    "adopt": (
+        "sgpu adopt job.nightly 8421 -t prod",
+        "sgpu adopt job.nightly 8421 --write jobs/nightly.yml",
+    ),
     "state": ("sgpu state list",),
     "state list": ("sgpu state list -t prod",),
     "state show": ("sgpu state show run.train", "sgpu state show run.train --at 12"),

@@ -29,7 +29,6 @@ SYNONYMS = {
     "submit": "apply",
     "deploy": "apply",
     "exec": "run",
-    "start": "apply",
     "stop": "cancel",
     "kill": "cancel",
     "scancel": "cancel",

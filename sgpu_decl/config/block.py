@@ -42,6 +42,9 @@ class Block(BaseModel):
     short: ClassVar[str | None] = None
     """The field that a value in the place of the block stands for: `backend: ray`."""
 
+    whole: ClassVar[bool] = False
+    """Whether a target or a job replaces the block of `defaults`, and is not merged with it."""
+
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Names that one may look for here in vain, and why they are not."""
 

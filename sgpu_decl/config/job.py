@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sgpu_decl.config.backend import Backend
-from sgpu_decl.config.block import Block, Flag, WholeNumber, name_or_address
-from sgpu_decl.config.gpu_type import GpuType, unknown_type_hint
-from sgpu_decl.config.on_finish import Mails
-from sgpu_decl.config.other_tool_keys import JOB_KEYS, TRIGGER_KEYS
+from sgpu_decl.config.block import Block, Flag, Name, Positive, name_or_address
+from sgpu_decl.config.job_tasks import Notebook, Task
+from sgpu_decl.config.on_finish import Mail, Mails
+from sgpu_decl.config.other_tool_keys import EVENT_KEYS, JOB_KEYS, PERMISSION_KEYS, TRIGGER_KEYS
 from sgpu_decl.config.run_blocks import Lifecycle, Permission
 from sgpu_decl.config.schedule import refuse_cron, zone_name
 from sgpu_decl.config.text_types import Duration, problem
@@ -27,31 +27,6 @@ def _cron(text: str) -> str:
         why, hint = refused
         raise problem("bad_cron", f"{{path}} is no Quartz cron expression: it {why}", hint)
     return " ".join(text.split())
-
-
-def _accelerator(text: str) -> str:
-    gpu_type = GpuType.find(text)
-    if gpu_type is None:
-        raise problem(
-            "unknown_gpu_type", "{path} must be a type of GPU, not {given}", unknown_type_hint(text)
-        )
-    if gpu_type.name == "CPU":
-        raise problem(
-            "unknown_gpu_type",
-            "{path} is for a notebook on a GPU",
-            "leave it out: a notebook without it runs on a CPU",
-        )
-    return gpu_type.accelerator or gpu_type.name
-
-
-def _notebook_path(text: str) -> str:
-    if not text.startswith("/"):
-        raise problem(
-            "bad_path",
-            "{path} must be the path of a notebook in the workspace",
-            "such as `/Workspace/Users/me@example.com/report`; sgpu does not upload it",
-        )
-    return text
 
 
 def _folder_url(text: str) -> str:
@@ -74,24 +49,90 @@ def _tables(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _whole_seconds(value: Duration) -> Duration:
+    if value.seconds < 1 or value.seconds % 1:
+        raise problem("bad_duration", "{path} must be a whole number of seconds", "such as `3h`")
+    return value
+
+
 def _period(value: Duration) -> Duration:
     if value.seconds <= 0 or value.seconds % PERIODS["minutes"]:
         raise problem("bad_duration", "{path} must be a whole number of minutes", "such as `6h`")
     return value
 
 
+def _at_least_a_minute(value: Duration) -> Duration:
+    if value.seconds < PERIODS["minutes"] or value.seconds % 1:
+        raise problem(
+            "bad_duration", "{path} must be at least a minute, in whole seconds", "such as `5m`"
+        )
+    return value
+
+
+_Calm = Annotated[Duration, AfterValidator(_at_least_a_minute)] | None
+"""Source: https://docs.databricks.com/aws/en/jobs/file-arrival-triggers"""
+
+
+class _Event(Block):
+    whole: ClassVar[bool] = True
+
+    min_time_between: _Calm = Field(
+        None, description="The least time between two starts, at least a minute."
+    )
+    wait_after_last_change: _Calm = Field(
+        None,
+        description="How long nothing must have changed before the job starts, at least a minute.",
+    )
+
+
+class FileArrival(_Event):
+    """New files in a folder start a job."""
+
+    short: ClassVar[str | None] = "url"
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = EVENT_KEYS
+
+    url: Annotated[str, AfterValidator(_folder_url)] = Field(
+        description="A folder of Unity Catalog; short form: `file_arrival: FOLDER`."
+    )
+
+
+class TableUpdate(_Event):
+    """Changed tables start a job."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = EVENT_KEYS
+
+    tables: Annotated[tuple[str, ...], AfterValidator(_tables)] = Field(
+        description="Tables of Unity Catalog; short form: `table_update: [TABLE, …]`."
+    )
+    condition: Literal["any_updated", "all_updated"] = Field(
+        "any_updated", description="Whether one changed table is enough, or all must have changed."
+    )
+
+
+def _by_url(value: object) -> object:
+    """A folder is short for the block."""
+    return {"url": value} if isinstance(value, str) else value
+
+
+def _by_tables(value: object) -> object:
+    """A list of tables is short for the block."""
+    return {"tables": value} if isinstance(value, list | tuple) else value
+
+
 class Trigger(Block):
     """What starts a job: one of these."""
+
+    whole: ClassVar[bool] = True
 
     other_tools: ClassVar[Mapping[str, OtherToolKey]] = TRIGGER_KEYS
 
     every: Annotated[Duration, AfterValidator(_period)] | None = Field(
         None, description="Time between two starts, in whole minutes: `30m`, `6h`, `7d`."
     )
-    file_arrival: Annotated[str, AfterValidator(_folder_url)] | None = Field(
+    file_arrival: Annotated[FileArrival | None, BeforeValidator(_by_url)] = Field(
         None, description="A folder of Unity Catalog: new files in it start the job."
     )
-    table_update: Annotated[tuple[str, ...], AfterValidator(_tables)] | None = Field(
+    table_update: Annotated[TableUpdate | None, BeforeValidator(_by_tables)] = Field(
         None, description="Tables of Unity Catalog: a change of one of them starts the job."
     )
 
@@ -116,35 +157,78 @@ class Trigger(Block):
         return int(self.every.seconds) // PERIODS[unit], unit.upper()
 
 
-class Notebook(Block):
-    """A notebook of the workspace as a job's task."""
+PARAMETER = r"^[A-Za-z0-9_.-]{1,100}$"
+"""The name of a parameter. Source: https://docs.databricks.com/aws/en/jobs/job-parameters"""
 
-    path: Annotated[str, AfterValidator(_notebook_path)] = Field(
-        description="The path of the notebook in the workspace."
+
+class RunAs(Block):
+    """Whose rights the launches of a job have."""
+
+    whole: ClassVar[bool] = True
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = PERMISSION_KEYS
+
+    user: str | None = Field(None, min_length=1, description="A user, by their mail address.")
+    service_principal: str | None = Field(
+        None, min_length=1, description="A service principal, by its application id."
     )
-    type: Annotated[str, AfterValidator(_accelerator)] | None = Field(
-        None,
-        description="The GPU of the notebook: a type such as A10, or a node with several GPUs, "
-        "such as GPU_8xH100. Leave it out for a CPU.",
-        json_schema_extra={"pattern": GpuType.published["pattern"]},
-    )
-    base: str | None = Field(
-        None, description="The base environment, such as `gpu-4`; default: the notebook's own."
-    )
-    dependencies: tuple[str, ...] = Field(
-        (), description="Packages to install into `base`, as requirement lines."
-    )
-    parameters: dict[str, str] = Field({}, description="The values of its widgets.")
-    retries: WholeNumber = Field(0, description="The number of restarts after a failure.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.dependencies and self.base is None:
+    def _one(self) -> Self:
+        if (self.user is None) == (self.service_principal is None):
             raise problem(
-                "contradiction", "`dependencies` are installed into a base environment",
-                "name it with `base`, such as `gpu-4`",
-            )  # fmt: skip
+                "contradiction",
+                "{path} is either a `user` or a `service_principal`",
+                "keep one of them",
+            )
         return self
+
+
+class Health(Block):
+    """Which launches of a job are slow."""
+
+    longer_than: Annotated[Duration, AfterValidator(_whole_seconds)] = Field(
+        description="A launch that takes longer is slow: `notify.slow` are told. It goes on."
+    )
+
+
+class Recipient(Block):
+    """Who is told: a mail address, or a destination of the workspace."""
+
+    short: ClassVar[str | None] = "email"
+
+    email: Mail | None = Field(None, description="A mail address; short form: the address alone.")
+    webhook: str | None = Field(
+        None, min_length=1, description="The id of a notification destination of the workspace."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.email is None) == (self.webhook is None):
+            raise problem(
+                "contradiction",
+                "{path} is either an `email` or a `webhook`",
+                "write two entries for both",
+            )
+        return self
+
+
+def _by_email(value: object) -> object:
+    """A mail address is short for the block."""
+    return {"email": value} if isinstance(value, str) else value
+
+
+_Recipients = tuple[Annotated[Recipient, BeforeValidator(_by_email)], ...]
+
+
+class Notify(Block):
+    """Whom the platform tells of the launches of a job."""
+
+    start: _Recipients = Field((), description="Who is told when a launch starts.")
+    success: _Recipients = Field((), description="Who is told when a launch has succeeded.")
+    failure: _Recipients = Field((), description="Who is told when a launch has failed.")
+    slow: _Recipients = Field(
+        (), description="Who is told when a launch takes longer than `health.longer_than`."
+    )
 
 
 def _job_name(text: str) -> str:
@@ -156,8 +240,8 @@ OldName = Annotated[str, Field(pattern=name_or_address("job")), AfterValidator(_
 
 
 class Job(Block):
-    """What is started by the clock or by an event: a run of the project, or a notebook (a Lakeflow
-    job on Databricks)."""
+    """What is started by the clock or by an event: a run of the project, a notebook, or several
+    tasks (a Lakeflow job on Databricks)."""
 
     other_tools: ClassVar[Mapping[str, OtherToolKey]] = JOB_KEYS
 
@@ -182,6 +266,16 @@ class Job(Block):
     )
     run: str | None = Field(None, description="The run that the job launches: a key under `runs`.")
     notebook: Notebook | None = Field(None, description="The notebook that the job runs.")
+    tasks: dict[Name, Task] = Field(
+        {},
+        description="The tasks of the job by name, instead of `run` or `notebook`; `after` puts "
+        "them in order.",
+    )
+    parameters: dict[Annotated[str, Field(pattern=PARAMETER)], str] = Field(
+        {},
+        description="The parameters of the job and their defaults. Notebooks find them as widgets; "
+        "other tasks name them: `${job.parameters.NAME}`.",
+    )
     schedule: Annotated[str, AfterValidator(_cron)] | None = Field(
         None,
         description="When the job starts: a Quartz cron expression, which begins with the seconds.",
@@ -200,7 +294,18 @@ class Job(Block):
     on_overlap: Literal["skip", "queue"] = Field(
         "skip", description="What to do if the job would start while its last launch is active."
     )
+    queue: Flag | None = Field(
+        None, description="`true` is `on_overlap: queue`, `false` is `on_overlap: skip`."
+    )
+    max_concurrent_runs: Positive = Field(
+        1,
+        description="How many launches may be active at once. A job that launches a run has one.",
+    )
     timeout: Duration | None = Field(None, description="How long one launch may take.")
+    health: Health | None = Field(None, description="Which launches are slow.")
+    run_as: RunAs | None = Field(
+        None, description="Whose rights launches have; default: those of the job's owner."
+    )
     tags: dict[str, str] = Field({}, description="Labels of the job in the workspace.")
     permissions: tuple[Permission, ...] = Field(
         (),
@@ -211,6 +316,9 @@ class Job(Block):
         None, description="The budget policy that pays for the job: its id or its name."
     )
     on_finish: Mails | None = Field(None, description="Who gets a mail when a launch has ended.")
+    notify: Notify | None = Field(
+        None, description="Who is told of starts, ends and slow launches, instead of `on_finish`."
+    )
     lifecycle: Lifecycle = Field(
         Lifecycle.model_construct(), description="What plans may do to the job."
     )
@@ -222,10 +330,11 @@ class Job(Block):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.run is None) == (self.notebook is None):
+        kinds = [name for name in ("run", "notebook", "tasks") if getattr(self, name)]
+        if len(kinds) != 1:
             raise problem(
                 "contradiction",
-                "a job has either `run` or `notebook`",
+                "a job has either `run` or `notebook`, or `tasks`",
                 "`run: NAME` launches a run of this project",
             )
         if self.schedule is not None and self.trigger is not None:
@@ -234,4 +343,32 @@ class Job(Block):
                 "`schedule` and `trigger` exclude each other",
                 "for a fixed period write `trigger: {every: 6h}`",
             )
+        if self.queue is not None and "on_overlap" in self.model_fields_set:
+            raise problem(
+                "contradiction", "`queue` and `on_overlap` say the same", "keep `on_overlap`"
+            )
+        if self.on_finish is not None and self.notify is not None:
+            raise problem(
+                "contradiction",
+                "`notify` and `on_finish` exclude each other",
+                "write mail addresses into `notify`, too",
+            )
+        if self.max_concurrent_runs > 1 and self.launched_runs:
+            raise problem(
+                "contradiction",
+                "`max_concurrent_runs` is 1 where a job launches a run: the nodes of two launches "
+                "would share a folder",
+                "remove it, or write `on_overlap: queue`",
+            )
         return self
+
+    @property
+    def queues(self) -> bool:
+        """Whether a launch waits for the one before."""
+        return self.on_overlap == "queue" if self.queue is None else self.queue
+
+    @property
+    def launched_runs(self) -> tuple[str, ...]:
+        """The names of the runs of the project that it launches, each once."""
+        named = (self.run, *(task.run for task in self.tasks.values()))
+        return tuple(dict.fromkeys(name for name in named if name is not None))

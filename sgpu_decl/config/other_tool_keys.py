@@ -40,9 +40,7 @@ _SCHEDULE = "write a job in a project file: `jobs: {nightly: {run: NAME, schedul
 _MAIL = "write `on_finish: {failure: [me@example.com]}`: mail when it has ended"
 _WEBHOOK = "write `on_finish: {webhook: 'env:WEBHOOK_URL'}`"
 _RUN_AS = "remove it: a run or job is its owner's, who is the user that applies it"
-_TASKS = (
-    "write `run: NAME`, a run of this project, or `notebook: {path: …}`: a job here is one of them"
-)
+_TASKS = "write `run: NAME`, a run of this project, `notebook: {path: …}`, or `tasks: {NAME: …}`"
 _WHO = "write `permissions: [{level: view, group: users}]`"
 _PAUSED = "write `paused: true` or `paused: false`"
 _RESOURCES = "write jobs under `jobs`, and what they launch under `runs`; a bundle keeps the others"
@@ -95,27 +93,46 @@ OTHER_TOOL_KEYS: Final = _keys(
 """By the key of the other tool, at the root of a run."""
 
 JOB_KEYS: Final = _keys(
-    ("tasks task job_clusters", _TASKS),
+    ("task job_clusters", _TASKS),
     ("quartz_cron_expression cron", "write `schedule: '0 0 6 * * ?'`"),
     ("timezone_id", "write `timezone`"),
     ("pause_status", _PAUSED),
     ("continuous", "write `trigger: {every: 6h}`, or a `schedule`"),
     ("periodic", "write `trigger: {every: 6h}`"),
-    ("max_concurrent_runs queue", "write `on_overlap: queue` or `on_overlap: skip`"),
-    ("run_as", _RUN_AS),
-    ("email_notifications webhook_notifications notification_settings", _MAIL),
+    ("email_notifications notification_settings", _MAIL),
+    ("webhook_notifications", "write `notify: {failure: [{webhook: ID}]}`"),
     ("timeout_seconds", "write `timeout`, such as `timeout: 6h`"),
     ("budget_policy_id usage_policy_id", _BUDGET),
     ("access_control_list", _WHO),
-    ("parameters", "write `args` of the run, or `notebook: {parameters: …}`"),
     ("notebook_task", "write `notebook: {path: …}`"),
     ("max_retries", "write `retry: {max: …}` of the run, or `notebook: {retries: …}`"),
     ("environments", "write `env` of the run"),
     ("gpus type entrypoint command", "write it in a run under `runs`, and `run: NAME` here"),
     ("git_source", "remove it: the files of the checkout are the code"),
-    ("health performance_target edit_mode format deployment", _NOT_HERE),
+    ("performance_target edit_mode format deployment", _NOT_HERE),
 )
 """At the root of a job."""
+
+TASK_KEYS: Final = _keys(
+    ("task_key", "remove it: the key of the task is its name"),
+    ("depends_on", "write `after: [NAME]`", "after"),
+    ("run_if", "write `if: all_done`"),
+    ("notebook_task", "write `notebook: PATH`", "notebook"),
+    ("spark_python_task python_file script", "write `python: FILE`", "python"),
+    ("ai_runtime_task gen_ai_compute_task", "write `run: NAME`, a run of this project", "run"),
+    ("max_retries", "write `retries`, or `retry: {max: …}` of the run"),
+    ("timeout_seconds", "write `timeout`, such as `timeout: 90m`"),
+    ("environment_key", "write `base`, such as `base: gpu-4`, and `dependencies`"),
+    ("parameters", "write `args` of `python`, or `notebook: {path: …, parameters: {…}}`"),
+    ("base_parameters", "write `notebook: {path: …, parameters: {…}}`"),
+    (
+        "sql_task dbt_task pipeline_task python_wheel_task run_job_task condition_task",
+        "write it in `task: {…}`",
+        "task",
+    ),
+    ("for_each_task spark_jar_task dashboard_task", "write it in `task: {…}`", "task"),
+)
+"""Of one task among several."""
 
 TRIGGER_KEYS: Final = _keys(
     ("periodic interval unit", "write `every: 6h`"),
@@ -124,6 +141,13 @@ TRIGGER_KEYS: Final = _keys(
     ("url", "write `file_arrival: /Volumes/main/ml/incoming/`"),
     ("table_names tables", "write `table_update: [main.ml.events]`"),
 )
+EVENT_KEYS: Final = _keys(
+    ("table_names", "write `tables`", "tables"),
+    ("min_time_between_triggers_seconds", "write `min_time_between: 5m`", "min_time_between"),
+    ("wait_after_last_change_seconds", "write `wait_after_last_change: 5m`",
+     "wait_after_last_change"),
+)  # fmt: skip
+"""Of `file_arrival` and `table_update`."""
 PERMISSION_KEYS: Final = _keys(
     ("group_name", "write `group`", "group"),
     ("user_name", "write `user`", "user"),
@@ -162,7 +186,6 @@ PROJECT_KEYS: Final = _keys(
     ("databricks_cli_version required_version", "write `requires: 'sgpu>=0.3'`", "requires"),
     ("resources", _RESOURCES),
     ("workspace", "write `backend: {kind: databricks, host: …}` in `defaults: {run: …}`"),
-    ("run_as", _RUN_AS),
     ("permissions", "write `permissions` in `defaults: {run: …, job: …}`"),
     ("sync artifacts", "write `code` of the run: see `sgpu explain run.code`"),
     ("scripts experimental python pipelines", _NOT_HERE),

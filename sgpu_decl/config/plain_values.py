@@ -57,6 +57,7 @@ def shape_of(annotation: object) -> Shape:
             return Shape(
                 keys=keys,
                 short=annotation.short,
+                whole=annotation.whole,
                 elsewhere=elsewhere,
                 other_tools=annotation.other_tools,
             )
@@ -88,6 +89,7 @@ def _union(members: tuple[object, ...]) -> Shape:
         values=next((shape.values for shape in shapes if shape.values is not None), None),
         items=next((shape.items for shape in shapes if shape.items is not None), None),
         short=next((shape.short for shape in shapes if shape.short is not None), None),
+        whole=any(shape.whole for shape in shapes),
         variant=next((shape.variant for shape in shapes if shape.variant is not None), None),
         elsewhere={key: why for shape in shapes for key, why in shape.elsewhere.items()},
         other_tools={key: ours for shape in shapes for key, ours in shape.other_tools.items()},

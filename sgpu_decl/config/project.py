@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from sgpu_decl.config.block import Block, Flag, Name
 from sgpu_decl.config.env import EnvironmentBlock
-from sgpu_decl.config.job import Job
+from sgpu_decl.config.job import Job, RunAs
 from sgpu_decl.config.other_tool_keys import PRESET_KEYS, PROJECT_KEYS
 from sgpu_decl.config.required_version import version_range
 from sgpu_decl.config.run import ProjectRun, RunConfig, TagName
@@ -173,6 +173,10 @@ class ProjectFile(Block):
     )
     defaults: Defaults | None = Field(
         None, description="Fields of all runs and jobs that do not set them themselves."
+    )
+    run_as: RunAs | None = Field(
+        None,
+        description="Usually set in a target: whose rights the launches of all its jobs have.",
     )
     presets: Presets | None = Field(
         None,

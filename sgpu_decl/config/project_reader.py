@@ -11,6 +11,7 @@ from sgpu_decl.config.backend import remote_kind
 from sgpu_decl.config.enabled import enabled_alone
 from sgpu_decl.config.error_messages import ErrorExplainer
 from sgpu_decl.config.job import Job
+from sgpu_decl.config.job_checks import job_findings
 from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.plain_values import Conversion, project_shape
 from sgpu_decl.config.project import Functions, ProjectFile
@@ -26,7 +27,6 @@ from sgpu_decl.config.run_reader import (
 )
 from sgpu_decl.config.schedule import timezone_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related
-from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, Kind
@@ -93,7 +93,7 @@ def read_project(
     if isinstance(functions, Mapping):
         head, _ = without(head, "functions")
         findings += at_new_places(_function_findings(functions, environments), findings)
-    project, new_findings = _head(head)
+    project, new_findings = _head(head, context)
     findings += (*new_findings, *_prefix_findings(head, project))
     runs: list[DeclaredRun] = []
     places = {one.place for one in findings}
@@ -117,7 +117,7 @@ def read_project(
         )
     if isinstance(block, Mapping):
         findings += order_findings(runs, block.entries, block.keys, left_out_runs)
-    findings += _unknown_runs(head.entries.get("jobs"), block, left_out_runs)
+    findings += job_findings(head.entries.get("jobs"), block, left_out_runs)
     findings += _removed_and_declared(root)
     findings += rename_findings(root)
     findings += timezone_findings(root)
@@ -159,9 +159,11 @@ def _name(root: Mapping) -> str | None:
     return name.text if isinstance(name, Scalar) else None
 
 
-def _head(head: Mapping) -> tuple[ProjectFile | None, tuple[Diagnostic, ...]]:
+def _head(
+    head: Mapping, context: ReferenceContext
+) -> tuple[ProjectFile | None, tuple[Diagnostic, ...]]:
     shape = project_shape()
-    conversion = Conversion()
+    conversion = Conversion(folders=context.folders)
     data: dict[str, Any] = conversion.plain(head, shape)
     try:
         project = ProjectFile.model_validate(data)
@@ -241,33 +243,3 @@ def _run(
         )
         return (), (finding,)
     return read_run(node, key, place, context)
-
-
-def _unknown_runs(
-    jobs: Node | None, runs: Node | None, left_out: LeftOutRuns
-) -> Iterator[Diagnostic]:
-    """Find jobs whose `run` names no run of the project, or one with a matrix."""
-    run_blocks = runs.entries if isinstance(runs, Mapping) else {}
-    for name, job in jobs.entries.items() if isinstance(jobs, Mapping) else ():
-        node = job.entries.get("run") if isinstance(job, Mapping) else None
-        if not isinstance(node, Scalar) or "${" in node.text:
-            continue
-        run = run_blocks.get(node.text)
-        if node.text in left_out.places:
-            yield left_out.refused(f"jobs.{name}.run", node.text, place_of(node))
-        elif run is None:
-            near = nearest(node.text, run_blocks)
-            yield Diagnostic(
-                code="unknown_run",
-                summary=f"`jobs.{name}.run` names no run: `{node.text[:80]}`",
-                place=place_of(node),
-                hint=f"did you mean `{near}`?" if near else "it is a key under `runs`",
-            )
-        elif isinstance(run, Mapping) and "matrix" in run.entries:
-            yield Diagnostic(
-                code="run_of_matrix",
-                summary=f"`jobs.{name}.run` names `{node.text[:80]}`, which has a matrix: a job "
-                "launches one run",
-                place=place_of(node),
-                hint="declare the combination that the job is for as a run of its own",
-            )

@@ -1,7 +1,7 @@
 """Fields of a run in layers: what stands above wins, field by field.
 
-The weakest first: `defaults` of the project, `presets`, the run or job itself. A run that says
-`env: {use: NAME}` uses an environment that its project declares under `environments`.
+The weakest first: `run_as` of the project, its `defaults`, `presets`, the run or job itself. A run
+that says `env: {use: NAME}` uses an environment that its project declares under `environments`.
 """
 
 from collections.abc import Iterator
@@ -75,6 +75,9 @@ def with_defaults(root: yaml_nodes.Mapping) -> tuple[yaml_nodes.Mapping, tuple[D
     for kind, block in _BLOCKS.items():
         declared = entries.get(block)
         layer = _layer(kind, defaults, presets)
+        if kind == "job" and "run_as" in entries:
+            own = yaml_nodes.without_keys(root, *(entries.keys() - {"run_as"}))
+            layer = own if layer is None else _merged(kind, own, layer)
         if layer is not None and isinstance(declared, yaml_nodes.Mapping):
             merged = {name: _over(layer, node, kind) for name, node in declared.entries.items()}
             entries[block] = replace(declared, entries=merged)

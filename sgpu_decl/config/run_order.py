@@ -41,7 +41,7 @@ def order_findings(
     runs: Sequence[DeclaredRun],
     names: Collection[str],
     places: Mapping[str, Place],
-    left_out: "LeftOutRuns | None" = None,
+    left_out: LeftOutRuns | None = None,
 ) -> Iterator[Diagnostic]:
     """Check the order of runs.
 
@@ -65,7 +65,7 @@ def order_findings(
         if "${run." in run.spec.text:
             yield from _bad_references(run, matrices)
             yield from _malformed(run, names)
-    yield from _cycles(_upstreams(runs), places)
+    yield from cycles(_upstreams(runs), places, noun="runs")
 
 
 def _upstreams(runs: Sequence[DeclaredRun]) -> dict[str, dict[str, Place | None]]:
@@ -160,10 +160,16 @@ def _write(name: str) -> str:
     return f"write `${{run.{name}.output}}`: the plan says which attempt that is"
 
 
-def _cycles(
-    upstreams: Mapping[str, Mapping[str, Place | None]], places: Mapping[str, Place]
+def cycles(
+    upstreams: Mapping[str, Mapping[str, Place | None]], places: Mapping[str, Place], *, noun: str
 ) -> Iterator[Diagnostic]:
-    """One finding for each cycle, with its path."""
+    """One finding for each cycle, with its path.
+
+    Args:
+        upstreams: what each comes after, and where that is written.
+        places: where each is named.
+        noun: what they are, `runs` or `tasks`.
+    """
     done: set[str] = set()
     for start in upstreams:
         path: list[str] = []
@@ -175,7 +181,7 @@ def _cycles(
                 if path:
                     done.add(path.pop())
             elif name in path:
-                yield _cycle(upstreams, path[path.index(name) :], places)
+                yield _cycle(upstreams, path[path.index(name) :], places, noun)
             elif name not in done and name in upstreams:
                 path.append(name)
                 branches.append(iter(upstreams[name]))
@@ -185,6 +191,7 @@ def _cycle(
     upstreams: Mapping[str, Mapping[str, Place | None]],
     names: Sequence[str],
     places: Mapping[str, Place],
+    noun: str,
 ) -> Diagnostic:
     first = min(range(len(names)), key=lambda at: places[names[at]])
     ordered = [*names[first:], *names[:first]]
@@ -192,8 +199,8 @@ def _cycle(
     steps = list(zip(ordered, [*ordered[1:], ordered[0]], strict=True))
     entries = [upstreams[name][upstream] for name, upstream in steps]
     return Diagnostic(
-        code="cyclic_runs",
-        summary=f"each of these runs waits for the next one, so none can start: {words}"
+        code="cyclic_tasks" if noun == "tasks" else "cyclic_runs",
+        summary=f"each of these {noun} waits for the next one, so none can start: {words}"
         if len(ordered) > 1
         else f"`{ordered[0]}` comes after itself",
         place=entries[0],

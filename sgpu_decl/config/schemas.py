@@ -126,7 +126,9 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
     run["properties"]["ray"]["anyOf"].insert(0, {"type": "boolean"})
     defs["OnFinish"]["properties"]["webhook"]["anyOf"].insert(0, {"type": "string"})
     if model is not RunConfig:  # there, the key is the name, and environments have names
-        _by_name(defs, "Env", {"type": "string"})
+        for block in ("Env", "FileArrival", "Recipient", "TaskNotebook"):
+            _by_name(defs, block, {"type": "string"})
+        _by_name(defs, "TableUpdate", {"type": "array", "items": {"type": "string"}})
         del run["properties"]["name"]
         run["required"] = [field for field in run["required"] if field != "name"]
     partial = _partial(root)

@@ -12,7 +12,7 @@ from sgpu_decl.model.job import OURS, DesiredJob, JobHandle, handle_of
 from sgpu_decl.model.jsonable import Spec, digest
 from sgpu_decl.model.state import Resource
 from sgpu_decl.planner.fingerprint import token
-from sgpu_decl.planner.jobs.job_diff import without_defaults
+from sgpu_decl.planner.jobs.ignored_settings import without_defaults
 from sgpu_decl.planning.job_facts import DeclaredJobs, desire
 from sgpu_decl.planning.project import Project
 

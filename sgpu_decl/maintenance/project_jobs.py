@@ -1,5 +1,7 @@
-"""The jobs of a project: found, shown and adopted."""
+"""The jobs of a project: found, shown, started and adopted."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.errors import NotFound
@@ -10,7 +12,7 @@ from sgpu_decl.model.state import Resource
 from sgpu_decl.planning.project import Project
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.job import JobView
+    from sgpu_decl.model.job import JobView, StartedJob
 
 
 @checked_calls
@@ -38,6 +40,26 @@ class ProjectJobs:
         declared = gather(self._project, self._project.read().loaded, self._project.state()).jobs
         return adopt(self._project, declared, text, job_id)
 
+    def write(self, text: str, job_id: str, path: Path) -> tuple[str, ...]:
+        """Write an existing job of a workspace, with all of its tasks, as a file that the project
+        can include. Nothing is recorded, and the job is left as it is.
+
+        Args:
+            text: the address that the job is to have, `job.NAME`.
+            job_id: the id of the job in the workspace.
+            path: a file that does not exist.
+
+        Returns:
+            The paths of the settings that the YAML has no field for.
+
+        Raises:
+            NotFound: the workspace has no such job.
+            SgpuError: the file exists, or `text` is no address of a job.
+        """
+        from sgpu_decl.maintenance.job_file import write_job
+
+        return write_job(self._project, text, job_id, path)
+
     def find(self, *names: str) -> list[Resource]:
         """The recorded jobs that names, addresses or globs stand for; all without one.
 
@@ -62,6 +84,34 @@ class ProjectJobs:
         except NotFound:
             return False
         return Kind.JOB in kinds and Kind.RUN not in kinds
+
+    def start(
+        self, name: str, *, parameters: Mapping[str, str] | None = None, tasks: Sequence[str] = ()
+    ) -> "StartedJob":
+        """Launch a job now, as it was applied. A call that was interrupted, and is made again,
+        finds its launch.
+
+        Args:
+            name: the address or the name of a recorded job.
+            parameters: values in the place of the defaults of its parameters.
+            tasks: those that run; all where none is named.
+
+        Raises:
+            NotFound: no recorded job has that name, or it was deleted in the workspace.
+            Usage: the job has no such parameter or task.
+            OutcomeUnknown: it may have been launched; the same call finds the launch.
+            SgpuError: its platform refuses it.
+        """
+        from sgpu_decl.runs.job_start import start_job
+
+        job = resource_named({one.address: one for one in self.find(name)}, name)
+        return start_job(self._project, job, parameters or {}, tasks)
+
+    def look_again(self, started: "StartedJob") -> "StartedJob":
+        """A launch as it is now. Raises BackendError."""
+        from sgpu_decl.runs.job_start import look_again
+
+        return look_again(self._project, self.find(str(started.address))[0], started)
 
     def show(self, job: Resource | str) -> "JobView":
         """One job: its record, and its settings in the workspace.

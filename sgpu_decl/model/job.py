@@ -8,7 +8,7 @@ made it (`creator`), who owns it (`owner`) and whom its launches run as (`runs_a
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import Enum
@@ -20,7 +20,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import StateError
 from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
-from sgpu_decl.model.address import Address
+from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
@@ -86,6 +86,7 @@ class JobRules:
     task: the block that says what is launched.
     of_run: the blocks that are made of the run which the job launches.
     of_notebook: the parts of a member of these blocks that only notebooks have.
+    order: the parts of a task that say which tasks come before it, and how they must have ended.
     start: says what starts a job, of its document.
     link: where a person looks at a job, of its workspace and its id.
     changing: the levels of permissions that let somebody change a job.
@@ -104,6 +105,7 @@ class JobRules:
     task: str = ""
     of_run: frozenset[str] = frozenset()
     of_notebook: frozenset[str] = frozenset()
+    order: frozenset[str] = frozenset()
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
     changing: frozenset[str] = frozenset()
@@ -154,10 +156,19 @@ def _fits(names: list[str], parts: list[str]) -> bool:
 
 
 OWNERSHIP, PERMISSIONS = "ownership", "permissions"
-RUN, STAGED = "run", "staged"
-OURS = frozenset({"backend", "lifecycle", RUN, STAGED})
+RUN, STAGED, TASKS = "run", "staged", "tasks"
+KIND, SCRIPT, NOTEBOOK = "kind", "python", "notebook"
+OURS = frozenset({"backend", "lifecycle", "notify", RUN, STAGED})
 """Keys of a job's spec that are no settings of the platform's: `run` is what is launched, as its
-YAML says it, and `staged` the digests of what that takes along."""
+YAML says it, and `staged` the digests of what that takes along. `notify` says that this field of
+the YAML has the mail addresses."""
+
+OURS_IN_TASK = frozenset({KIND, RUN, STAGED, SCRIPT, NOTEBOOK})
+"""The same of each task of a job that has several: `kind` is the field of the YAML that says what
+it is, `python` and `notebook` a file of the repository, and what it is given."""
+
+ONE = ""
+"""In the place of the name of a task: the launch of a job that launches one run, and no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +230,10 @@ class DesiredJob:
     """One declared job.
 
     `spec` is the document, and what is `OURS`. `places` maps a path of it to where
-    the user wrote what led to it. `title` is what the job is called where it is kept. `run` is what
-    it launches, where that is a run of the project. `rules` are those of the platform that keeps
-    it. `kept` are its specs with the code that was staged earlier, where that differs in nothing
+    the user wrote what led to it. `title` is what the job is called where it is kept. `launches`
+    are what it launches of the project, by the task: runs, and files of the repository, whose
+    address is that of the job and the task. `rules` are those of the platform that keeps it.
+    `kept` are its specs with the code that was staged earlier, where that differs in nothing
     that counts: the job is left with such code.
     """
 
@@ -230,7 +242,7 @@ class DesiredJob:
     owner: str
     spec: Spec
     title: str
-    run: DesiredRun | None = None
+    launches: Mapping[str, DesiredRun] = field(default_factory=lambda: MappingProxyType({}))
     rules: JobRules = field(default_factory=JobRules, compare=False)
     kept: tuple[Spec, ...] = ()
     prevent_destroy: bool = False
@@ -238,6 +250,11 @@ class DesiredJob:
         default_factory=lambda: NO_PLACES, compare=False, hash=False
     )
     findings: tuple[Diagnostic, ...] = ()
+
+    @property
+    def runs(self) -> Iterator[DesiredRun]:
+        """The runs of the project that it launches."""
+        return (one for one in self.launches.values() if one.address.kind is Kind.RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +279,32 @@ class JobLaunch:
     started_at: datetime | None
     ended_at: datetime | None
     url: str = field(metadata=written_as("link"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLaunch:
+    """One task of a launch, in its newest attempt. `skipped` says that it does not run, for the
+    tasks before it ended as they did. `told` is what it left: the text that a notebook ends with,
+    the end of what a Python file printed, or why it failed."""
+
+    name: str
+    state: AttemptState
+    skipped: bool = False
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    url: str = field(default="", metadata=written_as("link"))
+    told: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedJob:
+    """A launch that somebody asked for: the job, the launch, and its tasks in the order in which
+    they start. `again` says that an earlier command had asked for it, and was interrupted."""
+
+    address: Address
+    launch: JobLaunch
+    tasks: tuple[TaskLaunch, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sgpu_decl.model.address import Kind
+from sgpu_decl.model.job import ONE
 from sgpu_decl.model.jsonable import Json, Spec, canonical
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import Action, Change, Plan
@@ -19,7 +20,7 @@ from sgpu_decl.model.proposal import Effect
 from sgpu_decl.model.run_outputs import unpinned
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.planner.field_changes import compare
-from sgpu_decl.planner.jobs.launched_run import launched_by, without_staged
+from sgpu_decl.planner.jobs.launched_run import launches_in, without_staged
 
 _STAYING = frozenset({Action.NO_OP, Action.ADOPT})
 _ENDING = frozenset({Action.FORGET, Action.DESTROY})
@@ -78,10 +79,11 @@ def _runs_alone(spec: Spec) -> bool:
 
 
 def _launched(kind: Kind, inputs: LaunchInputs) -> tuple[Spec, LaunchInputs]:
-    """The spec without what a launch takes along, and that."""
+    """The spec without what a launch takes along, and that. What several tasks take along is in
+    the spec."""
     if kind is not Kind.JOB:
         return unpinned(inputs.spec), inputs
-    return without_staged(inputs.spec), launched_by(inputs.spec) or inputs
+    return without_staged(inputs.spec), launches_in(inputs.spec).get(ONE, inputs)
 
 
 def covers(shown: Effect, planned: Effect) -> bool:

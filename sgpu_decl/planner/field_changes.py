@@ -19,8 +19,8 @@ from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planner.policy import SECRETS, SWITCHES
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-# Of a run, and of one that a job launches.
-_SECRETS = (*SECRETS, *(f"run.{path}" for path in SECRETS))
+_OF_TASK = re.compile(r"tasks\.[A-Za-z0-9_-]+\.(?=run\.)")
+"""What stands before a field of a run that one of several tasks launches."""
 _Object: TypeAlias = Mapping[str, Json]
 
 
@@ -104,8 +104,15 @@ def _walk(before: _Object, after: _Object, parent: str) -> Iterator[FieldDiffere
             )
 
 
+def _in_run(path: str) -> str:
+    """The path of a field of a run, by itself or launched by a job."""
+    if path.startswith("tasks."):
+        path = _OF_TASK.sub("", path, count=1)
+    return path.removeprefix("run.")
+
+
 def _says_nothing(path: str, value: Json | _Missing) -> bool:
-    if path.removeprefix("run.") not in _NOTHING:
+    if _in_run(path) not in _NOTHING:
         return False
     return isinstance(value, _Missing) or (isinstance(value, (Mapping, list)) and not value)
 
@@ -123,9 +130,9 @@ def _side(path: str, value: Json | _Missing) -> Json:
 
 def _shown(path: str, value: Json) -> Json:
     if isinstance(value, str):
-        secret = path.startswith(_SECRETS) and not value.startswith(("https://", "http://"))
+        secret = _in_run(path).startswith(SECRETS) and not value.startswith(("https://", "http://"))
         return {"secret": value} if secret else value
-    if value == {} and path.removeprefix("run.") in SWITCHES:
+    if value == {} and _in_run(path) in SWITCHES:
         return True  # as a user writes it
     return value
 

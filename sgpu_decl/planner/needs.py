@@ -11,7 +11,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.run_outputs import outputs_read, pins
 from sgpu_decl.model.state import Attempt, Resource, State
-from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planner.jobs.launched_run import launches_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ def _launches(state: State) -> Iterable[LaunchInputs]:
     yield from (resource.last.inputs for resource in state.resources.values() if resource.last)
     yield from (item.inputs for item in state.active)
     yield from (intent.launch.inputs for intent in state.intents if intent.launch)
-    yield from (inputs for job in _jobs(state) if (inputs := launched_by(job.spec)))
+    yield from (inputs for job in _jobs(state) for inputs in launches_in(job.spec).values())
 
 
 def _jobs(state: State) -> Iterable[Resource]:

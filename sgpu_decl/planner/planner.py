@@ -21,6 +21,7 @@ from sgpu_decl.planner.attempt_checks import unseen_checks
 from sgpu_decl.planner.environment_changes import environment_change, interpreter_checks
 from sgpu_decl.planner.estimate import Spending
 from sgpu_decl.planner.field_changes import CellFields
+from sgpu_decl.planner.jobs.launched_run import launches_of
 from sgpu_decl.planner.last_known import (
     NO_ATTEMPTS,
     CurrentAttempts,
@@ -78,7 +79,9 @@ def plan(inputs: PlanInputs) -> Plan:
             if request.selects(address) and address not in resting
         ]
         parts.runs(selected_runs, RunOrder(desired_runs.values(), known))
-        by_jobs = [one.run for one in inputs.jobs if one.run and one.address in inputs.seen_jobs]
+        by_jobs = [
+            run for one in inputs.jobs if one.address in inputs.seen_jobs for run in one.runs
+        ]
         environments = parts.environments((*selected_runs, *by_jobs))
         parts.jobs(desired_jobs)
         declared = {one.environment.address for one in desired_runs.values() if one.environment}
@@ -329,7 +332,7 @@ def _package_lists(
 ) -> tuple[PackageList, ...]:
     """The package lists that launches refer to, each once."""
     lists = {one.digest: one for one in (item.packages for item in desired_runs.values()) if one}
-    used = {change.launch.inputs.packages_digest for change in changes if change.launch}
+    used = {inputs.packages_digest for change in changes for inputs in launches_of(change)}
     return tuple(lists[digest] for digest in sorted(lists.keys() & used))
 
 

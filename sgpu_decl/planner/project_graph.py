@@ -1,4 +1,4 @@
-"""Which run, job and environment of a project uses which."""
+"""Which run, job, task and environment of a project uses which."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,7 +17,9 @@ class Relation(StrEnum):
     AFTER = "after"
     """A run starts when the other one has succeeded."""
     LAUNCHES = "launches"
-    """A job starts the run."""
+    """A job, or a task of one, starts the run."""
+    HAS = "has"
+    """A job has the task, whose address is that of the job and the name of the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +82,29 @@ def graph_of(loaded: Loaded) -> ProjectGraph:
             edge = GraphEdge(source=source, needed=Address.run(upstream), relation=Relation.AFTER)
             edges[edge] = None
     for job in loaded.jobs:
+        tasks = job.config.tasks
+        for key, task in tasks.items():
+            own = replace(job.address, key=key)
+            for name in task.after:
+                before = replace(job.address, key=name.partition(".")[0])
+                edges[GraphEdge(source=own, needed=before, relation=Relation.AFTER)] = None
+            if task.run is not None:
+                needed = Address.run(task.run)
+                edges[GraphEdge(source=own, needed=needed, relation=Relation.LAUNCHES)] = None
+            edges[GraphEdge(source=job.address, needed=own, relation=Relation.HAS)] = None
         if job.config.run is not None:
-            edge = GraphEdge(
-                source=job.address,
-                needed=Address.run(job.config.run),
-                relation=Relation.LAUNCHES,
-            )
-            edges[edge] = None
+            needed = Address.run(job.config.run)
+            edges[GraphEdge(source=job.address, needed=needed, relation=Relation.LAUNCHES)] = None
     nodes = (
         *(GraphNode(address=address) for address in environments),
         *(GraphNode(address=Address.run(name), cells=cells) for name, cells in runs.items()),
-        *(GraphNode(address=job.address) for job in loaded.jobs),
+        *(
+            GraphNode(address=address)
+            for job in loaded.jobs
+            for address in (
+                job.address,
+                *(replace(job.address, key=key) for key in job.config.tasks),
+            )
+        ),
     )
     return ProjectGraph(nodes=nodes, edges=tuple(edges))

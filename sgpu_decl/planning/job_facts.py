@@ -12,14 +12,14 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.backend_kinds import job_rules, kind_named, only_kind
-from sgpu_decl.model.desired import NO_PLACES, DesiredRun
-from sgpu_decl.model.job import RUN, DesiredJob, ObservedJob, handle_of
+from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.model.job import KIND, ONE, RUN, TASKS, DesiredJob, ObservedJob, handle_of
 from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.target import Mode
-from sgpu_decl.planner.jobs.launched_run import run_part
+from sgpu_decl.planner.jobs.launched_run import launches_in, run_part
 from sgpu_decl.planner.plan_checks import place_of
-from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, request_in
+from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, requests_in
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import JobBackend, JobDescription
@@ -30,16 +30,24 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJobs:
     """The jobs of one file. `backends` are those of its runs, by name of the run. `runs` are the
-    runs that jobs launch, with the facts about their code and environments."""
+    runs that jobs launch, with the facts about their code and environments; `files` are those of
+    the repository, by the job and the task, as if they were runs."""
 
     jobs: tuple[LoadedJob, ...] = ()
     mode: Mode = Mode.PRODUCTION
     backends: "Mapping[str, BackendOptions]" = field(default_factory=dict)
     runs: Mapping[str, DesiredRun] = field(default_factory=dict)
+    files: Mapping[Address, DesiredRun] = field(default_factory=dict)
     owner: str = ""
 
     @classmethod
-    def of(cls, loaded: Loaded, owner: str, desired: Sequence[DesiredRun] = ()) -> "DeclaredJobs":
+    def of(
+        cls,
+        loaded: Loaded,
+        owner: str,
+        desired: Sequence[DesiredRun] = (),
+        files: Mapping[Address, DesiredRun] | None = None,
+    ) -> "DeclaredJobs":
         """The jobs of the file `owner`, a path relative to the project; `desired` are its runs."""
         if not loaded.jobs:
             return cls()
@@ -48,6 +56,7 @@ class DeclaredJobs:
             mode=loaded.mode,
             backends={run.address.name: run.config.backend for run in loaded.runs},
             runs={run.address.name: run for run in desired if run.jobs},
+            files=files or {},
             owner=owner,
         )
 
@@ -64,9 +73,9 @@ class DeclaredJobs:
         """
         if job.config.backend is not None:
             return job.config.backend
-        if job.config.run is not None and job.config.run in self.backends:
-            return self.backends[job.config.run]
-
+        for run in job.config.launched_runs:
+            if run in self.backends:
+                return self.backends[run]
         return read_backend(only_kind("keeps notebooks", lambda kind: kind.jobs).name)
 
 
@@ -173,24 +182,30 @@ def _desired(
     rules_of = kind_named(backend.kind).jobs
     if rules_of is None:
         return replace(bare, findings=(_keeps_none(job, backend),))
-    run = declared.runs[config.run] if config.run is not None else None
+    launches = _launches(declared, job)
     ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
     if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
         ours["lifecycle"] = lifecycle
+    if config.notify is not None:
+        ours["notify"] = True
 
-    def described(run: DesiredRun | None) -> tuple["JobDescription", Spec]:
-        whole = {**ours, **run_part(run)} if run is not None else ours
-        request = request_in(
-            Spec.of(whole), job.address, backend=bare.backend, owner=bare.owner, lineage=lineage
+    def described(launches: Mapping[str, DesiredRun]) -> tuple["JobDescription", Spec]:
+        parts = _parts(job, launches)
+        requests = requests_in(
+            Spec.of({**ours, **parts}),
+            job.address,
+            backend=bare.backend,
+            owner=bare.owner,
+            lineage=lineage,
         )
         there = job_backends(backend)
         applied = applied_in(there, resource, lineage)
-        description = there.describe(config, job.address.name, declared.mode, request, applied)
-        return description, Spec.of({**description.document, **whole})
+        description = there.describe(config, job.address.name, declared.mode, requests, applied)
+        return description, Spec.of({**_with_parts(description.document, parts), **ours})
 
     try:
-        description, spec = described(run)
-        kept = tuple(described(one)[1] for one in _with_earlier_code(run))
+        description, spec = described(launches)
+        kept = tuple(described(one)[1] for one in _with_earlier_code(launches, resource))
         findings = tuple(
             replace(one, place=place_of(job.places, ".".join(one.path)) or job.place, path=())
             for one in job_backends(backend).findings(config)
@@ -198,25 +213,81 @@ def _desired(
     except BackendError as error:
         if error.field is None:
             raise
-        return replace(bare, findings=(_mistake(job, run, error, error.field),))
+        return replace(bare, findings=(_mistake(job, error, error.field),))
     return replace(
         bare,
         spec=spec,
         kept=kept,
         title=description.title,
-        run=run,
+        launches=launches,
         findings=findings,
         rules=rules_of(),
-        places=_Places(job, description.origins, run.places if run is not None else NO_PLACES),
+        places=_Places(job, description.origins, launches),
     )
 
 
-def _with_earlier_code(run: DesiredRun | None) -> Iterator[DesiredRun]:
-    """A run with each code that was staged earlier and differs in nothing that counts."""
-    if run is None or run.code is None:
+def _launches(declared: DeclaredJobs, job: LoadedJob) -> dict[str, DesiredRun]:
+    """What a job launches of the project, by the task."""
+    config = job.config
+    if config.run is not None:
+        return {ONE: declared.runs[config.run]}
+    launches = {}
+    for task, declared_task in config.tasks.items():
+        if declared_task.run is not None:
+            launches[task] = declared.runs[declared_task.run]
+        elif (file := declared.files.get(replace(job.address, key=task))) is not None:
+            launches[task] = file
+    return launches
+
+
+def _parts(job: LoadedJob, launches: Mapping[str, DesiredRun]) -> dict[str, Json]:
+    """What is ours in the spec of a job: of one run, or in each of its tasks."""
+    if ONE in launches:
+        return run_part(launches[ONE])
+    tasks: dict[str, Json] = {}
+    for key, task in job.config.tasks.items():
+        part: dict[str, Json] = {KIND: task.kind}
+        launched = launches.get(key)
+        if launched is not None:
+            part |= run_part(launched)
+        if launched is not None and task.run is None:
+            part |= launched.spec.fields
+        tasks[key] = part
+    return {TASKS: tasks} if tasks else {}
+
+
+def _with_parts(document: Mapping[str, Json], parts: Mapping[str, Json]) -> dict[str, Json]:
+    """The document of a job with what is ours."""
+    tasks, ours = document.get(TASKS), parts.get(TASKS)
+    if not isinstance(tasks, Mapping) or not isinstance(ours, Mapping):
+        return {**document, **parts}
+    return {**document, TASKS: {key: {**tasks[key], **ours[key]} for key in tasks}}  # type: ignore[dict-item]  # of mappings
+
+
+def _with_earlier_code(
+    launches: Mapping[str, DesiredRun], resource: Resource | None
+) -> Iterator[Mapping[str, DesiredRun]]:
+    """The launches with code that was staged earlier and differs in nothing that counts: of one
+    run, with each such code; of several tasks, with the code that each has."""
+    one = launches.get(ONE)
+    if one is not None and one.code is not None:
+        for code_digest, counted in one.code.same:
+            yield {ONE: _with_code(one, code_digest, counted)}
+    if one is not None or resource is None:
         return
-    for code_digest, counted in run.code.same:
-        yield replace(run, code=replace(run.code, digest=code_digest, counted=counted))
+    staged = launches_in(resource.spec)
+    kept = dict(launches)
+    for task, run in launches.items():
+        for code_digest, counted in run.code.same if run.code is not None else ():
+            if task in staged and staged[task].code_digest == code_digest:
+                kept[task] = _with_code(run, code_digest, counted)
+    if kept != launches:
+        yield kept
+
+
+def _with_code(run: DesiredRun, code_digest: str, counted: str | None) -> DesiredRun:
+    code = run.code
+    return replace(run, code=code and replace(code, digest=code_digest, counted=counted))
 
 
 def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
@@ -230,16 +301,19 @@ def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
     )
 
 
-def _mistake(job: LoadedJob, run: DesiredRun | None, error: BackendError, field: str) -> Diagnostic:
-    name = field.rpartition(".")[2]
-    own = job.places.get(name) or job.places.get(f"notebook.{name}")
+def _mistake(job: LoadedJob, error: BackendError, field: str) -> Diagnostic:
+    """A refusal of the backend, at the field that it is about: of a task, `tasks.NAME.FIELD`."""
+    above, _, name = field.rpartition(".")
+    task = f"{above}." if above.startswith(f"{TASKS}.") and above.count(".") == 1 else ""
+    own = job.places.get(f"{task}{name}") or job.places.get(f"{task}notebook.{name}")
+    run = job.config.tasks[above.partition(".")[2]].run if task else job.config.run
     if run is None or own is not None:
-        place = own or job.place
+        place = own or job.places.get(task.removesuffix(".")) or job.place
         return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
     return Diagnostic(
         code="run_refused",
-        summary=f"`{run.address}` cannot be launched there: {error.message}",
-        place=job.places.get("run", job.place),
+        summary=f"`run.{run}` cannot be launched there: {error.message}",
+        place=job.places.get(f"{task}run", job.place),
         hint=error.hint,
     )
 
@@ -249,15 +323,18 @@ class _Places(Mapping[str, Place]):
     place where the job is named."""
 
     def __init__(
-        self, job: LoadedJob, origins: Mapping[str, str], run: Mapping[str, Place]
+        self, job: LoadedJob, origins: Mapping[str, str], launches: Mapping[str, DesiredRun]
     ) -> None:
         self._job = job
         self._origins = origins
-        self._run = run
+        self._launches = launches
 
     def __getitem__(self, path: str) -> Place:
-        if path.startswith(f"{RUN}."):
-            return place_of(self._run, path.removeprefix(f"{RUN}.")) or self._written("run")
+        above, of_run, field = path.partition(f"{RUN}.")
+        task = above.removeprefix(f"{TASKS}.").removesuffix(".")
+        if of_run and above in ("", f"{TASKS}.{task}.") and task in self._launches:
+            places = self._launches[task].places
+            return place_of(places, field) or self._written(f"{above}{RUN}")
         above = path
         while above:
             if above in self._origins:

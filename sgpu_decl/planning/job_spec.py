@@ -14,7 +14,7 @@ from sgpu_decl.model.job import JobHandle, handle_of
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Intent, Resource
-from sgpu_decl.planner.jobs.launched_run import launched_by, mark_of
+from sgpu_decl.planner.jobs.launched_run import launches_in, mark_of
 
 if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
@@ -61,10 +61,10 @@ def job_backend_for(
 
 def applied_job(job: Resource, lineage: str) -> AppliedJob:
     """A recorded job as its backend wants it."""
-    request = request_in(
+    requests = requests_in(
         job.spec, job.address, backend=job.backend, owner=job.owner, lineage=lineage
     )
-    return AppliedJob(spec=job.spec.fields, request=request)
+    return AppliedJob(spec=job.spec.fields, requests=requests)
 
 
 def applied_in(backend: JobBackend, resource: Resource | None, lineage: str) -> AppliedJob | None:
@@ -92,27 +92,27 @@ def made_by(intent: Intent, job_backends: JobBackends) -> Resource | None:
     return None
 
 
-def request_in(
+def requests_in(
     spec: Spec, job: Address, *, backend: str, owner: str, lineage: str
-) -> LaunchRequest | None:
-    """What the job with that spec launches: not an attempt of ours, so it has the number 0. None
-    where it launches no run of the project.
+) -> dict[str, LaunchRequest]:
+    """What the job with that spec launches of the project, by the task: no attempts of ours, so
+    they have the number 0.
 
     Args:
         backend: the kind of backend that keeps the job.
         owner: the file that declares it, relative to the project.
         lineage: that of the state which the job is recorded in.
     """
-    inputs = launched_by(spec)
-    if inputs is None:
-        return None
-    return LaunchRequest(
-        record=LaunchRecord(
-            ref=AttemptRef(job, 0),
-            backend=backend,
-            token=mark_of(lineage, job, spec),
-            lineage=lineage,
-            owner=owner,
-            inputs=inputs,
+    return {
+        task: LaunchRequest(
+            record=LaunchRecord(
+                ref=AttemptRef(replace(job, key=task), 0),
+                backend=backend,
+                token=mark_of(lineage, job, spec, task),
+                lineage=lineage,
+                owner=owner,
+                inputs=inputs,
+            )
         )
-    )
+        for task, inputs in launches_in(spec).items()
+    }

@@ -3,6 +3,7 @@ is built again from the tree that the plan names."""
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sgpu_decl.code.file_digests import HashCache
@@ -12,7 +13,7 @@ from sgpu_decl.errors import StalePlan
 from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.plan import Plan, PlannedLaunch
 from sgpu_decl.model.step_progress import Progress, Quiet
-from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planner.jobs.launched_run import launches_of
 from sgpu_decl.planning.environment_facts import FromLock, Recipe
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_text import ProjectText
@@ -66,23 +67,27 @@ def pin_environments(
 def launched_environments(plan: Plan) -> set[str]:
     """The digests of what runs are launched in."""
     return {
-        change.launch.inputs.environment_digest
+        inputs.environment_digest
         for change in plan.changes
-        if change.launch and change.stages and change.launch.inputs.environment_digest
+        if change.stages
+        for inputs in launches_of(change)
+        if inputs.environment_digest
     }
 
 
 def launched_code(plan: Plan) -> dict[str, PlannedLaunch]:
     """One launch of each code digest that the plan launches."""
     return {
-        change.launch.inputs.code_digest: change.launch
+        inputs.code_digest: replace(change.launch, inputs=inputs)
         for change in plan.changes
-        if change.launch and change.stages and change.launch.inputs.code_digest
+        if change.launch and change.stages
+        for inputs in launches_of(change)
+        if inputs.code_digest
     }
 
 
 def _rebuild(root: Path, launch: PlannedLaunch, values: Sequence[str]) -> Snapshot | None:
-    spec = (launched_by(launch.inputs.spec) or launch.inputs).spec.fields
+    spec = launch.inputs.spec.fields
     code = Code.model_validate(spec.get("code", {}))
     owner = root / launch.owner
     cache = HashCache.open()

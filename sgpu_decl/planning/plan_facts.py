@@ -17,9 +17,10 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, cell_positions
-from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.model.backend_kinds import is_remote, only_kind
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement, Rename
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
+from sgpu_decl.model.job import ONE
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.launch import LaunchInputs
 from sgpu_decl.model.plan import PlanPlatform
@@ -27,7 +28,7 @@ from sgpu_decl.model.ray_size import RaySize
 from sgpu_decl.model.state import Attempt, State
 from sgpu_decl.model.step_progress import Progress
 from sgpu_decl.planner.fingerprint import fingerprint
-from sgpu_decl.planner.jobs.launched_run import launched_by
+from sgpu_decl.planner.jobs.launched_run import launches_in
 from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planning.code_facts import CodeReader
 from sgpu_decl.planning.command_text import CommandTexts
@@ -42,7 +43,7 @@ from sgpu_decl.planning.project_file import EntrypointTexts, as_recorded
 
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
-    from sgpu_decl.config.loaded import Loaded, LoadedRun
+    from sgpu_decl.config.loaded import Loaded, LoadedJob, LoadedRun
     from sgpu_decl.config.run import RunConfig
     from sgpu_decl.config.run_blocks import Code
 
@@ -111,9 +112,10 @@ def gather(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
     reader = _FactReader(project, state, environments, progress, included=loaded.included)
-    jobs_by_run: dict[str | None, list[Address]] = {}
+    jobs_by_run: dict[str, list[Address]] = {}
     for job in loaded.jobs:
-        jobs_by_run.setdefault(job.config.run, []).append(job.address)
+        for name in job.config.launched_runs:
+            jobs_by_run.setdefault(name, []).append(job.address)
     positions = cell_positions(run.address for run in loaded.runs)
     by_address: dict[Address, DesiredRun] = {}
     others = []
@@ -123,6 +125,12 @@ def gather(
             by_address.setdefault(run.address, reader.desired_run(run, cell, jobs))
         else:
             others.append((run, cell, jobs))
+    files = {
+        address: one
+        for job in loaded.jobs
+        if planned(job.address)
+        for address, one in reader.task_files(job)
+    }
     findings = reader.all_findings  # what runs have in common is looked at once, for the first
     found_for = {finding: tuple(runs) for finding, runs in reader.found_for.items()}
     for run, cell, jobs in others:
@@ -131,7 +139,7 @@ def gather(
     reader.code_reader.save()
     return PlanFacts(
         desired=desired,
-        jobs=DeclaredJobs.of(loaded, project.owner or "", desired),
+        jobs=DeclaredJobs.of(loaded, project.owner or "", desired, files),
         findings=findings,
         found_for=found_for,
         snapshots=reader.code_reader.by_digest,
@@ -291,6 +299,42 @@ class _FactReader:
             findings=self._dispute(run.address),
         )
 
+    def task_files(self, job: "LoadedJob") -> Iterator[tuple[Address, DesiredRun]]:
+        """The files of the repository that are tasks of a job, as if they were runs."""
+        if not job.config.tasks:
+            return
+        from sgpu_decl.planning.task_files import (
+            file_findings,
+            file_of,
+            notebook_spec,
+            script_run,
+            script_spec,
+        )
+
+        for key, task in job.config.tasks.items():
+            if file_of(task) is None:
+                continue
+            self.findings += file_findings(job, key, task, self._folder)
+            address = replace(job.address, key=key)
+            backend, code = only_kind("keeps notebooks", lambda kind: kind.jobs).name, None
+            spec = notebook_spec(task, self._folder) if task.python is None else script_spec(task)
+            if task.python is not None:
+                run = script_run(job, key, task, backend)
+                code = self._code_facts(self._code(run), run, (job.address,))
+            yield (
+                address,
+                DesiredRun(
+                    address=address,
+                    backend=backend,
+                    owner=self._owner,
+                    spec=spec,
+                    until="always",
+                    on_active="error",
+                    code=code,
+                    places=job.places,
+                ),
+            )
+
     def _spec(
         self,
         run: "LoadedRun",
@@ -335,8 +379,12 @@ class _FactReader:
         """What the last attempt and the active ones were launched with, or what jobs launch."""
         resources = self._state.resources
         if jobs:
-            launched = (launched_by(resources[job].spec) for job in jobs if job in resources)
-            yield from (inputs for inputs in launched if inputs is not None)
+            launched = [launches_in(resources[job].spec) for job in jobs if job in resources]
+            for by_task in launched:
+                for task, inputs in by_task.items():
+                    name = inputs.spec.fields.get("name", run.name if task == run.key else None)
+                    if task == ONE or name == run.name:
+                        yield inputs
         elif run in resources:
             last = resources[run].last
             attempts = ((last,) if last is not None else ()) + self._active.get(run, ())

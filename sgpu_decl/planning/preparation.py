@@ -441,8 +441,9 @@ def _rerun(
         hits = {item for item in matches if item.kind is Kind.RUN}
         if matches and not hits:
             raise Usage(
-                f"`--rerun {pattern}` cannot start a job; start it on its platform",
-                hint="name the run that it launches, to launch that now, or start the job there",
+                f"`--rerun {pattern}` cannot start a job",
+                hint="`sgpu start JOB` starts a job that was applied; or name the run that it "
+                "launches, to launch that as an attempt of your own",
             )
         if not hits:
             raise Usage(

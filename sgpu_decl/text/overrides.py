@@ -16,11 +16,13 @@ _COLLECTION = re.compile(r"\s*[\[{]")
 
 
 def merge(base: Node, over: Node, shape: Shape | None) -> Node:
-    """Lay `over` on `base`: mappings are merged key by key, anything else is replaced. What is
-    written short below a mapping is taken for the block that it stands for."""
+    """Lay `over` on `base`: mappings are merged key by key, anything else is replaced, and so are
+    `whole` blocks. What is written short below a mapping is taken for the block that it stands
+    for."""
     if isinstance(over, Mapping):
         base = in_full(base, shape)
-    if not (isinstance(base, Mapping) and isinstance(over, Mapping)):
+    whole = shape is not None and shape.whole
+    if whole or not (isinstance(base, Mapping) and isinstance(over, Mapping)):
         return _replacing(over, base)
     entries, keys = dict(base.entries), dict(base.keys)
     for key, value in over.entries.items():

@@ -32,6 +32,7 @@ class Shape:
         values: the shape of every other key of a mapping; `None` where other keys are unknown.
         items: the shape of the members of a list.
         short: the key that a scalar in the place of the block stands for.
+        whole: a layer that has the block replaces that of the layer below, and is not merged.
         variant: gives the shape of a block by the text of its `short` key, or by `None` where it
             has none, if that key decides what else the block holds.
         elsewhere: names that one may look for here in vain, each with the hint for it.
@@ -45,6 +46,7 @@ class Shape:
     items: "Shape | None" = None
     anything: bool = False
     short: str | None = None
+    whole: bool = False
     variant: "Callable[[str | None], Shape] | None" = None
     elsewhere: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     other_tools: Mapping[str, OtherToolKey] = field(default_factory=lambda: MappingProxyType({}))

@@ -94,3 +94,19 @@ def test_what_a_language_would_obey_is_escaped() -> None:
     address = Address.run("a", 'x="<b>#\\')
     graph = ProjectGraph(nodes=(GraphNode(address=address),), edges=())
     assert 'n0["run.a[#34;x=#34;#60;b#62;#35;#92;#34;]"]' in graph_mermaid(graph)
+
+
+def test_the_graph_shows_the_tasks_of_jobs_in_their_order(sgpu: Shell) -> None:
+    tasks = "{read: {python: read.py}, train: {run: prepare, after: [read]}}"
+    (sgpu.folder / "sgpu.yml").write_text(f"{PROJECT}jobs: {{nightly: {{tasks: {tasks}}}}}\n")
+    edges = {
+        (edge["from"], edge["relation"], edge["to"])
+        for edge in sgpu.data("graph")["edges"]
+        if edge["from"].startswith("job.")
+    }
+    assert edges == {
+        ("job.nightly", "has", 'job.nightly["read"]'),
+        ("job.nightly", "has", 'job.nightly["train"]'),
+        ('job.nightly["train"]', "after", 'job.nightly["read"]'),
+        ('job.nightly["train"]', "launches", "run.prepare"),
+    }

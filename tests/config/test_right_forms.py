@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from sgpu_decl.config import other_tool_keys
 from sgpu_decl.config.job import Job
+from sgpu_decl.config.job_tasks import Task
 from sgpu_decl.config.project import ProjectFile
 from sgpu_decl.config.right_forms import RIGHT_FORMS
 from sgpu_decl.config.run import RunConfig
@@ -86,6 +87,8 @@ def is_taken(path: str, form: str) -> bool:
         laid(NOTHING, f"environments.e.{path}", value),
         laid(NOTHING, "jobs.nightly", laid(JOB, path, value)),
         laid(NOTHING, "jobs.nightly", laid({"run": "train"}, path, value)),
+        {**NOTHING, "jobs": {"nightly": {path: value}}},
+        {**NOTHING, "jobs": {"nightly": {"tasks": {"t": {path: value}}}}},
         laid(NOTHING, "jobs.nightly", laid(laid(JOB, "notebook.base", "gpu-4"), path, value)),
     ]
     return any(read(text_of(one), "run.yaml")[0] is not None for one in places)
@@ -195,7 +198,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_what_is_told_for_a_key_of_another_tool_is_a_field(name: str) -> None:
-    models = (RunConfig, Job, ProjectFile, Permission)
+    models = (RunConfig, Job, Task, ProjectFile, Permission)
     ours = {path.rpartition(".")[2] for model in models for path, _ in fields(model)}
     for key, told in TABLES[name].items():
         assert told.hint, key
@@ -207,7 +210,8 @@ BUNDLE = """\
 project: {name: p}
 jobs:
   nightly:
-    tasks: []
+    tasks: [{task_key: train}]
+    job_clusters: []
     schedule: {quartz_cron_expression: '0 0 6 * * ?', timezone_id: UTC}
     queue: {enabled: true}
     run_as: {user_name: me}
@@ -226,7 +230,7 @@ def test_each_word_of_a_bundle_is_told_what_it_is_here(bad: Bad) -> None:
     hints = {one.summary: one.hint or "" for one in bad(BUNDLE, "sgpu.yml")}
     unknown = {re.findall("`([^`]*)`", summary)[0] for summary in hints if "unknown key" in summary}
     assert unknown == {
-        "tasks", "queue", "run_as", "email_notifications", "budget_policy_id",
-        "max_concurrent_runs", "group_name", "trigger_pause_status", "resources", "workspace",
+        "job_clusters", "user_name", "email_notifications", "budget_policy_id", "group_name",
+        "trigger_pause_status", "resources", "workspace",
     }  # fmt: skip
     assert {one for one, hint in hints.items() if not hint or "known here" in hint} == set()

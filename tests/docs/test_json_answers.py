@@ -72,6 +72,7 @@ ELSEWHERE = {
     "mlflow sync",
     "run",
     "stacks",
+    "start",
     "state claim",
     "state compact",
     "state log",

@@ -46,7 +46,7 @@ def open_databricks(context: "BackendContext") -> Backend:
     def jobs(block: BackendOptions) -> "JobBackend":
         workspace = workspaces.of(block)
         gc_due = partial(pending_gc.add, workspace.key)
-        folders = JobFolders(workspace.area, launcher.uploader, gc_due)
+        folders = JobFolders(workspace.area, launcher.uploader, context.project, gc_due)
         return WorkspaceJobs(workspace, folders, launch_hosts)
 
     def require_named(block: BackendOptions, owner: str) -> None:

@@ -1,21 +1,21 @@
 """What becomes of one declared job: what is wanted beside what was applied, and both beside what is
 seen where it is kept."""
 
-import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.model.desired import DesiredRun
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.desired import CodeFacts, DesiredRun
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.job import (
-    OWNERSHIP,
-    PERMISSIONS,
+    KIND,
+    ONE,
+    OURS_IN_TASK,
     RUN,
     STAGED,
     DesiredJob,
-    JobHandle,
-    JobRules,
     ObservedJob,
     handle_of,
 )
@@ -34,14 +34,24 @@ from sgpu_decl.model.plan import (
 )
 from sgpu_decl.model.state import Resource, State
 from sgpu_decl.planner.environment_changes import difference
-from sgpu_decl.planner.estimate import gpus_of, worst_hours
-from sgpu_decl.planner.field_changes import compare, covered, join, leaves
+from sgpu_decl.planner.field_changes import compare, leaves
 from sgpu_decl.planner.fingerprint import token
-from sgpu_decl.planner.jobs.job_policy import effect_of, is_ours, reason_of
-from sgpu_decl.planner.jobs.launched_run import launched_by, staged_inputs
+from sgpu_decl.planner.jobs.ignored_settings import ignored_by, taking, without_defaults
+from sgpu_decl.planner.jobs.job_checks import (
+    cannot_read,
+    drift,
+    elsewhere,
+    launch_hours,
+    managed,
+    namesakes,
+    owners,
+    staging_moves,
+    strangers,
+)
+from sgpu_decl.planner.jobs.job_policy import effect_of, is_ours, is_ours_in_task, reason_of
+from sgpu_decl.planner.jobs.launched_run import follows, launches_in, staged_inputs
 from sgpu_decl.planner.plan_checks import place_of
 
-_SHOWN = 5
 _DIGESTS = frozenset(f"{STAGED}.{item}" for item in ("code", "counted", "environment", "packages"))
 
 # In the order of their precedence.
@@ -57,12 +67,13 @@ def job_change(
         kept = replace(desired, spec=spec)
         change, checks = _changed(kept, resource, observed, state.lineage)
         if change.idle:
-            return change, checks
+            return change, (*checks, *cannot_read(kept))
     change, checks = _changed(desired, resource, observed, state.lineage)
-    if change.action in (Action.CREATE, Action.UPDATE) and desired.run is not None:
+    checks = (*checks, *cannot_read(desired))
+    if change.action in (Action.CREATE, Action.UPDATE) and desired.launches:
         before = resource.spec if resource is not None and not resource.gone else NO_FIELDS
-        change = _with_run(change, desired.run, launched_by(before), state.package_lists)
-        checks = (*checks, *_hours(desired, desired.run))
+        change = _with_launches(change, desired.launches, launches_in(before), state.package_lists)
+        checks = (*checks, *launch_hours(desired))
     return change, checks
 
 
@@ -76,9 +87,9 @@ def _changed(
     if resource is None or handle is None:
         fields = tuple(_new(desired, path, value) for path, value in leaves(desired.spec.fields))
         change = _created(desired, resource, lineage, Reason.FIRST_RUN, _told(desired, fields))
-        return change, tuple(_namesakes(desired, observed))
+        return change, tuple(namesakes(desired, observed))
     if handle.workspace != observed.workspace:
-        refused = _elsewhere(desired, handle, observed)
+        refused = elsewhere(desired, handle, observed)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     if observed.document is None:
         differences = compare(resource.spec, desired.spec)
@@ -88,13 +99,13 @@ def _changed(
         ), ()
     manager = desired.rules.manager(observed.document.fields)
     if manager is not None:
-        refused = _managed(desired, handle, manager)
+        refused = managed(desired, handle, manager)
         return _change(desired, Action.NO_OP, Reason.UP_TO_DATE), (refused,)
     change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
     seen = observed.document.fields
-    checks = (*checks, *_owners(desired, seen), *_strangers(desired, resource, seen))
+    checks = (*checks, *owners(desired, seen), *strangers(desired, resource, seen))
     if not change.idle:
-        checks = (*checks, *_staging_moves(desired, resource, seen))
+        checks = (*checks, *staging_moves(desired, resource, seen))
     return change, checks
 
 
@@ -135,7 +146,7 @@ def _kept(
         fields=_told(desired, sorted(fields, key=lambda field: field.path)),
         unchanged=sum(path not in shown for path, _ in leaves(spec.fields)),
     )
-    return change, (_drift(desired, drifted, live),) if drifted else ()
+    return change, (drift(desired, drifted, live),) if drifted else ()
 
 
 def _staged_again(desired: DesiredJob) -> FieldChange:
@@ -158,84 +169,135 @@ def _told(desired: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChan
     return tuple(
         item
         for item in differences
-        if item.drifted or (item.path in leading and item.path not in _DIGESTS)
+        if item.drifted or (item.path in leading and not _is_told_elsewhere(item))
     )
+
+
+def _is_told_elsewhere(item: FieldChange) -> bool:
+    """Digests are told by `code` and `environment`. Those of tasks that change say which task."""
+    if is_ours_in_task(item.path):
+        return (item.added or item.removed) and f".{STAGED}." in item.path
+    return item.path in _DIGESTS
 
 
 def _leading(desired: DesiredJob, differences: Iterable[FieldDifference | FieldChange]) -> set[str]:
     """Those that do not follow from others: where a run changed, so did the task that is made of
     it."""
     removed = {item.path: item.removed for item in differences}
-    if not {RUN, STAGED}.intersection(path.partition(".")[0] for path in removed):
+    leaders: dict[str, set[str]] = {}  # the parts of ours that changed, by the task
+    for path in removed:
+        if is_ours_in_task(path):
+            _, task, part, *_ = path.split(".", 3)
+            leaders.setdefault(task, set()).add(part)
+        elif path.partition(".")[0] in (RUN, STAGED):
+            leaders.setdefault(ONE, set())
+    if not leaders:
         return set(removed)
-    return {path for path, gone in removed.items() if not _follows(desired, path, gone)}
+    return {path for path, gone in removed.items() if not _follows(desired, path, gone, leaders)}
 
 
-def _follows(desired: DesiredJob, path: str, removed: bool) -> bool:  # noqa: FBT001 - private
-    """Of a job that launches a notebook now, or did, the file says what its task is."""
+def _follows(
+    desired: DesiredJob,
+    path: str,
+    removed: bool,  # noqa: FBT001 - private
+    leaders: Mapping[str, AbstractSet[str]],
+) -> bool:
+    """Of a job that launches a notebook now, or did, the file says what its task is. So it does of
+    a task among several: what its platform runs follows from what is ours, and of a run all but
+    the order."""
     block, _, below = path.partition(".")
     if block not in desired.rules.of_run:
         return False
-    if any(part in desired.rules.of_notebook for part in below.split(".")[1:2]):
+    task, _, key = below.partition(".")
+    part = key.partition(".")[0]
+    if task in leaders:
+        if not leaders[task] - {KIND}:
+            return False
+        launched = desired.launches.get(task)
+        of_run = launched is not None and launched.address.kind is Kind.RUN
+        gone = removed and KIND in leaders[task]
+        if block != desired.rules.task:
+            return of_run or gone
+        if part in OURS_IN_TASK:
+            return False
+        return follows(part) or gone or (of_run and part not in desired.rules.order)
+    if ONE not in leaders or part in desired.rules.of_notebook:
         return False
-    return desired.run is not None or removed
+    return ONE in desired.launches or removed
 
 
-def _with_run(
-    change: Change, run: DesiredRun, before: LaunchInputs | None, known: Mapping[str, PackageList]
+def _with_launches(
+    change: Change,
+    launches: Mapping[str, DesiredRun],
+    before: Mapping[str, LaunchInputs],
+    known: Mapping[str, PackageList],
 ) -> Change:
-    """With what the run takes along, and how that differs from what was staged `before`."""
+    """With what the launches take along, and how that differs from what was staged `before`. What
+    several tasks take along is counted once."""
     assert change.launch is not None  # noqa: S101 - set by _change
-    code, environment = run.code, run.environment
-    staged = before or LaunchInputs(spec=NO_FIELDS, fingerprint="")
+    codes: dict[str, CodeFacts] = {}
+    environments: dict[str, EnvironmentChange] = {}
+    uses: dict[Address, None] = {}
+    for task, run in launches.items():
+        staged = before.get(task)
+        code, environment = run.code, run.environment
+        if code is not None and (staged is None or code.digest != staged.code_digest):
+            codes.setdefault(code.digest, code)
+        if environment is None:
+            continue
+        uses[environment.address] = None
+        if staged is None or environment.digest != staged.environment_digest:
+            was = known.get(staged.packages_digest or "") if staged is not None else None
+            packages = difference(was, environment.packages) if staged is not None else ()
+            environments.setdefault(
+                environment.digest,
+                EnvironmentChange(
+                    digest=environment.digest,
+                    packages=packages,
+                    bytes=environment.bytes,
+                    bytes_to_stage=environment.bytes_to_stage,
+                ),
+            )
+    one = launches.get(ONE)
     return replace(
         change,
-        depends_on=(environment.address,) if environment is not None else (),
-        code=CodeChange(
-            digest=code.digest, files=code.files, bytes=code.bytes, changed=code.changed
-        )
-        if code is not None and code.digest != staged.code_digest
-        else None,
-        environment=EnvironmentChange(
-            digest=environment.digest,
-            packages=difference(known.get(staged.packages_digest or ""), environment.packages)
-            if before is not None
-            else (),
-            bytes=environment.bytes,
-            bytes_to_stage=environment.bytes_to_stage,
-        )
-        if environment is not None and environment.digest != staged.environment_digest
-        else None,
-        launch=replace(change.launch, inputs=staged_inputs(run, change.launch.inputs)),
+        depends_on=tuple(uses),
+        code=_all_code(codes),
+        environment=_all_environments(environments),
+        launch=replace(change.launch, inputs=staged_inputs(one, change.launch.inputs))
+        if one is not None
+        else change.launch,
     )
 
 
-def without_defaults(document: Spec, rules: JobRules, *specs: Spec) -> Spec:
-    """Return what is seen, less what the workspace adds by itself where none of the specs that were
-    asked for says anything."""
-    named = {path for spec in specs for path, _ in leaves(spec.fields)}
-    kept = _kept_below(document.fields, "", named, rules)
-    # Who may see a job is left alone where the file says nothing of it.
-    if not any(path == PERMISSIONS or path.startswith(PERMISSIONS + ".") for path in named):
-        kept.pop(PERMISSIONS, None)
-    return Spec.of(kept)
+def _all_code(codes: Mapping[str, CodeFacts]) -> CodeChange | None:
+    if not codes:
+        return None
+    listed = tuple(codes.values())
+    return CodeChange(
+        digest=listed[0].digest if len(codes) == 1 else digest("\n".join(sorted(codes))),
+        files=sum(code.files for code in listed),
+        bytes=sum(code.bytes for code in listed),
+        changed=tuple(dict.fromkeys(path for code in listed for path in code.changed)),
+    )
 
 
-def _kept_below(
-    value: Mapping[str, Json], parent: str, named: Collection[str], rules: JobRules
-) -> dict[str, Json]:
-    kept: dict[str, Json] = {}
-    for key, below in value.items():
-        path = join(parent, key)
-        if path not in named and rules.is_default(path, below):
-            continue
-        if isinstance(below, Mapping) and below:
-            inner = _kept_below(below, path, named, rules)
-            if inner or path in named:
-                kept[key] = inner
-        else:
-            kept[key] = below
-    return kept
+def _all_environments(environments: Mapping[str, EnvironmentChange]) -> EnvironmentChange | None:
+    listed = tuple(environments.values())
+    if len(listed) < 2:
+        return listed[0] if listed else None
+    return EnvironmentChange(
+        digest=None,
+        packages=tuple(dict.fromkeys(package for one in listed for package in one.packages)),
+        bytes=_sum(one.bytes for one in listed),
+        bytes_to_stage=_sum(one.bytes_to_stage for one in listed),
+    )
+
+
+def _sum(amounts: Iterable[int | None]) -> int | None:
+    """None where one of them is not known."""
+    listed = list(amounts)
+    return None if None in listed else sum(amount for amount in listed if amount is not None)
 
 
 def _with_ignored(desired: DesiredJob, live: Spec, ignored: Collection[str]) -> Spec:
@@ -243,39 +305,6 @@ def _with_ignored(desired: DesiredJob, live: Spec, ignored: Collection[str]) -> 
     if not ignored:
         return desired.spec
     return Spec.of(taking(desired.spec.fields, live.fields, ignored))
-
-
-def ignored_by(spec: Mapping[str, Json], name: str, rules: JobRules) -> list[str]:
-    """The paths of settings that the spec of a job leaves to others.
-
-    Args:
-        name: what the job is called in the file.
-    """
-    listed = _mapping(spec.get("lifecycle")).get("ignore_changes")
-    named = map(str, listed) if isinstance(listed, list) else ()
-    paths = itertools.chain.from_iterable(rules.setting_paths(path, name) for path in named)
-    return [path for path in paths if not is_ours(path)]
-
-
-def taking(
-    mine: Mapping[str, Json], theirs: Mapping[str, Json], ignored: Collection[str], parent: str = ""
-) -> dict[str, Json]:
-    """What is mine, with what is theirs at the paths that are ignored."""
-    result: dict[str, Json] = {}
-    for key in mine.keys() | theirs.keys():
-        path = join(parent, key)
-        if covered(path, ignored):
-            result |= {key: theirs[key]} if key in theirs else {}
-        elif any(item.startswith(f"{path}.") for item in ignored):
-            below = taking(_mapping(mine.get(key)), _mapping(theirs.get(key)), ignored, path)
-            result |= {key: below} if below or key in mine else {}
-        elif key in mine:
-            result[key] = mine[key]
-    return result
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _new(desired: DesiredJob, path: str, value: Json) -> FieldChange:
@@ -326,158 +355,4 @@ def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
             owner=desired.owner,
             inputs=LaunchInputs(spec=desired.spec, fingerprint=digest(desired.spec.text)),
         ),
-    )
-
-
-def _namesakes(desired: DesiredJob, observed: ObservedJob) -> Iterator[Diagnostic]:
-    if not observed.namesakes:
-        return
-    first, *more = observed.namesakes
-    ids = f"the job {first}" if not more else f"{len(observed.namesakes)} jobs ({first}, …)"
-    yield Diagnostic(
-        code="namesake",
-        severity=Severity.WARNING,
-        address=str(desired.address),
-        summary=f"`{observed.workspace}` has {ids} of the name `{desired.title}` already, and "
-        "apply would make another one",
-        hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}`; "
-        "or give this one another `name`",
-        place=place_of(desired.places, "name"),
-    )
-
-
-def _hours(desired: DesiredJob, run: DesiredRun) -> Iterator[Diagnostic]:
-    """What one launch may take: a schedule repeats it."""
-    spec = run.spec.fields
-    gpus, hours = gpus_of(spec), worst_hours(spec)
-    if gpus == 0:
-        return
-    takes = "has no limit on GPU hours"
-    if hours is not None:
-        takes = f"takes at most {hours:,.6g} GPU hour{'' if hours == 1 else 's'}"
-    yield Diagnostic(
-        code="launch_hours",
-        severity=Severity.INFO,
-        address=str(desired.address),
-        summary=f"each launch {takes}, of {gpus:,} GPU{'s' if gpus > 1 else ''}",
-        hint=None if hours is not None else f"`timeout` of `{run.address}` is a limit",
-        place=place_of(desired.places, f"{RUN}.timeout"),
-    )
-
-
-def _elsewhere(desired: DesiredJob, handle: JobHandle, observed: ObservedJob) -> Diagnostic:
-    return Diagnostic(
-        code="other_workspace",
-        severity=Severity.ERROR,
-        address=str(desired.address),
-        summary=f"it is the job {handle.id} of `{handle.workspace}`, and the settings here lead to "
-        f"`{observed.workspace}`",
-        hint="use a target of its own for each workspace; or destroy it there first, or forget it "
-        f"with `sgpu state rm {desired.address}`",
-        place=place_of(desired.places, "backend"),
-    )
-
-
-def _managed(desired: DesiredJob, handle: JobHandle, manager: str) -> Diagnostic:
-    return Diagnostic(
-        code="managed_by_bundle",
-        severity=Severity.ERROR,
-        address=str(desired.address),
-        summary=f"the job {handle.id} is managed by {manager}: two tools would change it in turn",
-        hint="take it out of there (`databricks bundle deployment unbind KEY`) and remove "
-        "`deployment` from its settings if they still have it, or forget it with "
-        f"`sgpu state rm {desired.address}` and leave it out of the file",
-        place=place_of(desired.places, "name"),
-    )
-
-
-def _owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    """Whom the job belongs to and runs as, where that is not who made it: the file says nothing of
-    it."""
-    who = _mapping(document.get(OWNERSHIP))
-    creator, owner, runs_as = (who.get(key) for key in ("creator", "owner", "runs_as"))
-    said = []
-    if creator and owner and owner != creator:
-        said.append(f"`{creator}` made the job, and `{owner}` owns it now")
-    if owner and runs_as and runs_as != owner:
-        said.append(f"its launches run as `{runs_as}`, and `{owner}` owns it")
-    if said:
-        yield Diagnostic(
-            code="job_owner_changed",
-            severity=Severity.INFO,
-            address=str(desired.address),
-            summary=f"{'; '.join(said)}: somebody set that in the workspace",
-            hint="apply leaves it as it is. Whoever it runs as has to read its files and secrets",
-            place=place_of(desired.places, "name"),
-        )
-
-
-def _staging_moves(
-    desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
-) -> Iterator[Diagnostic]:
-    """That an apply stages the job in a folder of another user than before."""
-    before, after = map(desired.rules.staged_by, (resource.spec.fields, desired.spec.fields))
-    owner = _mapping(document.get(OWNERSHIP)).get("owner")
-    if before and after and after not in (before, owner):
-        reader = f"its owner `{owner}`" if owner else "its owner"
-        yield Diagnostic(
-            code="job_staging_moves",
-            severity=Severity.WARNING,
-            address=str(desired.address),
-            summary=f"the files of the job move from the staging folder of `{before}` to that of "
-            f"`{after}`, and its launches run as {reader} and may not read them there",
-            hint="name a folder that all may read as `backend.staging`, such as "
-            f"`/Workspace/Shared/sgpu`; or give {reader} the right to read the staging folder of "
-            f"`{after}`",
-            place=place_of(desired.places, "backend"),
-        )
-
-
-def _strangers(
-    desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
-) -> Iterator[Diagnostic]:
-    """Who else may change the job, where the file says nothing of permissions: they are left alone
-    then, and told."""
-    specs = (desired.spec.fields, resource.spec.fields)
-    ignored = ignored_by(desired.spec.fields, desired.address.name, desired.rules)
-    if any(PERMISSIONS in spec for spec in specs) or covered(PERMISSIONS, ignored):
-        return
-    granted = _mapping(document.get(PERMISSIONS))
-    names = sorted(
-        f"`{name}`"
-        for levels in granted.values()
-        for name, level in _mapping(levels).items()
-        if level in desired.rules.changing
-    )
-    if names:
-        more = len(names) - _SHOWN
-        listed = ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        yield Diagnostic(
-            code="job_shared",
-            severity=Severity.WARNING,
-            address=str(desired.address),
-            summary=f"{listed} may change the job in the workspace, and the file does not say so",
-            hint="say it with `permissions`, such as `permissions: [{level: manage, user: NAME}]`, "
-            "which takes it from all others; or take it from them in the workspace",
-            place=place_of(desired.places, "name"),
-        )
-
-
-def _drift(desired: DesiredJob, paths: list[str], live: Spec) -> Diagnostic:
-    settings = {**dict(leaves(live.fields)), **dict(leaves(desired.spec.fields))}
-    named = (
-        desired.rules.field(path, settings).path if path in settings else path for path in paths
-    )
-    fields = list(dict.fromkeys(named))
-    more = len(fields) - _SHOWN
-    listed = ", ".join(f"`{field}`" for field in fields[:_SHOWN])
-    return Diagnostic(
-        code="live_drifted",
-        severity=Severity.WARNING,
-        address=str(desired.address),
-        summary=f"it was edited in the workspace: {listed}"
-        + (f" and {more} more" if more > 0 else ""),
-        hint="applying puts back what the file says; to keep an edit, write it into the file, or "
-        "name it in `lifecycle.ignore_changes`",
-        place=place_of(desired.places, paths[0]),
     )

@@ -1,14 +1,19 @@
 """Runs and attempts as the Jobs API shows them: in the shape of version 1 (`state`) and 2
 (`status`)."""
 
+from pathlib import Path
+
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.testing.workspace.executing.endings import TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.logs import chunk_name
 from sgpu_decl.testing.workspace.executing.records import Round, Run, TaskAttempt
+from sgpu_decl.testing.workspace.executing.run_notebook import RESULT
 from sgpu_decl.testing.workspace.routes import JsonObject
 
 __all__ = ["attempt_as_run", "output_of", "run_shape"]
 
 _PAGE = 100
+_LOG_LIMIT = 5 * 1024 * 1024
 _NEW_STATES = {
     "PENDING": "PENDING",
     "QUEUED": "QUEUED",
@@ -67,9 +72,23 @@ def output_of(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     }
     if "ai_runtime_task" in _settings(run, attempt):
         output["ai_runtime_task_output"] = {name: text for name, text in told.items() if text}
+    settings = _settings(run, attempt)
+    if "spark_python_task" in settings:
+        output["logs"] = _printed(attempt)
+    if "notebook_task" in settings and RESULT in (text := _printed(attempt)):
+        output["notebook_output"] = {"result": text.partition(RESULT)[2].rstrip("\n")}
     if attempt.ending and attempt.ending is not AttemptEnding.SUCCEEDED and attempt.message:
         output["error"] = attempt.message
     return output
+
+
+def _printed(attempt: TaskAttempt) -> str:
+    """What a task wrote, its last 5 MB at most. Source: `logs` and `notebook_output` in
+    https://docs.databricks.com/api/workspace/jobs/getrunoutput"""
+    content, number = b"", 0
+    while attempt.logs and (file := Path(attempt.logs) / chunk_name(0, number)).is_file():
+        content, number = (content + file.read_bytes())[-_LOG_LIMIT:], number + 1
+    return content.decode(errors="replace")
 
 
 def _common(

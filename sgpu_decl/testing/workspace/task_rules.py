@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from sgpu_decl.model.assumptions import Profile
@@ -62,6 +63,7 @@ def problems(settings: Mapping[str, Any], terms: Terms) -> Iterator[TaskProblem]
     for key, times in Counter(keys).items():
         if times > 1:
             yield TaskProblem("tasks", f"Task key '{key}' is not unique.")
+    yield from _cycles(tasks)
     for number, task in enumerate(tasks):
         for problem in _task_problems(task, keys, known, terms):
             yield TaskProblem(f"tasks[{number}].{problem.path}", problem.message)
@@ -69,6 +71,18 @@ def problems(settings: Mapping[str, Any], terms: Terms) -> Iterator[TaskProblem]
     policy = settings.get("budget_policy_id")
     if policy is not None and not _UUID.fullmatch(str(policy)):
         yield TaskProblem("budget_policy_id", f"'{policy}' is not a valid policy id.")
+
+
+def _cycles(tasks: Sequence[Mapping[str, Any]]) -> Iterator[TaskProblem]:
+    before = {
+        task.get("task_key"): [one.get("task_key") for one in task.get("depends_on") or ()]
+        for task in tasks
+    }
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        path = " -> ".join(map(str, error.args[1]))
+        yield TaskProblem("tasks", f"Tasks depend on each other in a cycle: {path}.")
 
 
 def _environment_problems(

@@ -51,6 +51,8 @@ def test_a_job_is_created_as_it_is_declared(shop: Shop) -> None:
         "trigger: {every: 14d}\n    on_overlap: queue",
         "trigger: {file_arrival: /Volumes/main/ml/in/}",
         "trigger: {table_update: [main.ml.a, main.ml.b]}\n    paused: false",
+        "trigger: {file_arrival: {url: /Volumes/main/ml/in/, min_time_between: 5m}}",
+        "trigger: {table_update: {tables: [m.l.a], condition: all_updated, min_time_between: 90s}}",
         "name: a title\n    description: what for\n    timeout: 90m",
         "tags: {a: b, 'c.d': e}",
         "permissions: [{level: view, group: users}, {level: manage, user: a@b.c}]",

@@ -30,6 +30,8 @@ def told(shop: Shop) -> dict[str, tuple[Any, Any]]:
         ("trigger: {file_arrival: /Volumes/main/ml/in/}", {
             "trigger.file_arrival": "/Volumes/main/ml/in/"}),
         ("trigger: {table_update: [main.ml.a]}", {"trigger.table_update": ["main.ml.a"]}),
+        ("trigger: {file_arrival: {url: /Volumes/main/ml/in/, min_time_between: 5m}}", {
+            "trigger.file_arrival.min_time_between": "5m"}),
         ("name: a title\n    description: what for\n    timeout: 90m", {
             "name": "a title", "description": "what for", "timeout": "90m"}),
         ("tags: {a: b, 'c.d': e}", {"tags.a": "b"}),

@@ -7,7 +7,7 @@ import pytest
 from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 from sgpu_decl.model.jsonable import NO_FIELDS, Spec
 from sgpu_decl.model.plan import Reason
-from sgpu_decl.planner.jobs.job_diff import without_defaults
+from sgpu_decl.planner.jobs.ignored_settings import without_defaults
 from sgpu_decl.planner.jobs.job_policy import POLICY, reason_of
 
 

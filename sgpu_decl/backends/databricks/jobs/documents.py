@@ -7,7 +7,7 @@ have none, mappings by their index. The mark of a job is a tag, and no part of i
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sgpu_decl.model.job import OURS, PERMISSIONS
+from sgpu_decl.model.job import OURS, OURS_IN_TASK, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
 
 MARK = "sgpu_token"
@@ -38,7 +38,9 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
             }
     if isinstance(document.get("tasks"), dict):
         document["tasks"] = {
-            key: _deployed(task, lambda listed: {str(at): item for at, item in enumerate(listed)})
+            key: _deployed(
+                _in_order(task), lambda listed: {str(at): item for at, item in enumerate(listed)}
+            )
             for key, task in document["tasks"].items()
         }
     tags = {key: value for key, value in (document.get("tags") or {}).items() if key != MARK}
@@ -51,6 +53,9 @@ def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
     settings = {
         key: item for key, item in document.items() if key not in OURS and key != PERMISSIONS
     }
+    tasks = settings.get("tasks")
+    if isinstance(tasks, Mapping):
+        settings["tasks"] = {key: _without_ours(task) for key, task in tasks.items()}
     for name, key in _KEYED.items():
         members = settings.get(name)
         if isinstance(members, Mapping):
@@ -61,6 +66,20 @@ def settings_of(document: Mapping[str, Json], token: str) -> dict[str, Json]:
     tags = settings.get("tags")
     settings["tags"] = {**(tags if isinstance(tags, Mapping) else {}), MARK: token}
     return settings
+
+
+def _without_ours(task: Json) -> Json:
+    if not isinstance(task, Mapping):
+        return task
+    return {key: item for key, item in task.items() if key not in OURS_IN_TASK}
+
+
+def _in_order(task: Any) -> Any:
+    """A task with those before it in the order of their names, which means nothing."""
+    listed = task.get("depends_on")
+    if not listed:
+        return task
+    return {**task, "depends_on": sorted(listed, key=lambda one: str(one.get("task_key")))}
 
 
 def _deployed(member: Any, change: Callable[[Any], Any]) -> dict[str, Any]:

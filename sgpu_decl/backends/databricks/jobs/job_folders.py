@@ -1,8 +1,12 @@
 """The launch folders of jobs: one for each version of a job's run, filled once."""
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
+from sgpu_decl.backends.databricks.jobs.task_settings import RUN_SCRIPT
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.uploader import Uploader
 from sgpu_decl.backends.remote.staging.lease import LEASE
@@ -15,14 +19,20 @@ from sgpu_decl.backends.remote.staging.remote_layout import (
     uses_in,
 )
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.distribution import shipped_folder
+from sgpu_decl.errors import StalePlan
+from sgpu_decl.model.job import NOTEBOOK, SCRIPT, STAGED
 from sgpu_decl.places.file_place import PlaceMissing, file_size
 
 
 class JobFolders:
     """The launch folders of jobs in one staging area. `gc_due` is called before a folder is
-    deleted: shared objects may become free."""
+    deleted: shared objects may become free. `project` is the folder of the project."""
 
-    def __init__(self, area: StagingArea, uploader: Uploader, gc_due: Callable[[], None]) -> None:
+    def __init__(
+        self, area: StagingArea, uploader: Uploader, project: Path, gc_due: Callable[[], None]
+    ) -> None:
+        self._project = project
         self._area = area
         self._uploader = uploader
         self._gc_due = gc_due
@@ -79,7 +89,7 @@ class JobFolders:
         try:
             if self.staged(request):
                 return
-            uses = self._uploader.fill(request)
+            uses = self._uploader.fill(request, self._own_files(request))
             # The marker says that the folder is complete, and protects its objects from gc.
             filled = [
                 command.name for command in self._area.command_files.list(self.commands(request))
@@ -90,13 +100,39 @@ class JobFolders:
         finally:
             self._uploader.release(request.ref)
 
-    def free(self, request: LaunchRequest, *, gone: bool) -> None:
-        """Delete the folders of other versions of the job's run, with the results in them; all
-        folders if the job is `gone`. Raises BackendError."""
-        above = self._area.layout.run(request.record)
-        current = None if gone else self.of(request).rpartition("/")[2]
-        old = [item.name for item in self._area.files.list(above) if item.name != current]
-        if old:
-            self._gc_due()
-        for name in old:
-            free_launch(self._area, f"{above}/{name}")
+    def _own_files(self, request: LaunchRequest) -> dict[str, bytes] | None:
+        """The files of the launch folder of a file of the repository; None of a run. Raises
+        SgpuError: a notebook is not the one that was planned."""
+        if not request.of_file:
+            return None
+        spec: Any = request.inputs.spec.fields
+        if SCRIPT in spec:
+            script = shipped_folder("templates") / "databricks" / RUN_SCRIPT
+            return {RUN_SCRIPT: script.read_bytes()}
+        path = request.folder(self._project) / spec[NOTEBOOK]["path"]
+        try:
+            content = path.read_bytes()
+        except OSError:
+            content = b""
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != spec[STAGED][NOTEBOOK]:
+            raise StalePlan(
+                f"the notebook `{spec[NOTEBOOK]['path']}` here is not the one that was planned",
+                hint="check out the planned commit, or plan again",
+                code="code_differs",
+            )
+        return {path.name: content}
+
+    def free(self, requests: Iterable[LaunchRequest], *, gone: bool) -> None:
+        """Delete the folders of other versions of what a job launches, with the results in them;
+        all folders if the job is `gone`. Raises BackendError."""
+        current: dict[str, set[str]] = {}
+        for request in requests:
+            kept = current.setdefault(self._area.layout.run(request.record), set())
+            if not gone:
+                kept.add(self.of(request).rpartition("/")[2])
+        for above, names in current.items():
+            old = [item.name for item in self._area.files.list(above) if item.name not in names]
+            if old:
+                self._gc_due()
+            for name in old:
+                free_launch(self._area, f"{above}/{name}")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from sgpu_decl.model.job import Anything, JobDefault, JobField, JobRule, JobRules, JobStart
+from sgpu_decl.model.job import TASKS, Anything, JobDefault, JobField, JobRule, JobRules, JobStart
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.plan import Reason
 
@@ -54,6 +54,9 @@ _DEFAULTS: Mapping[str, JobDefault] = MappingProxyType(
         ),
         "tasks.*.notebook_task.source": JobDefault(
             ("WORKSPACE",), "notebooks lie in the workspace where no repository is named"
+        ),
+        "tasks.*.spark_python_task.source": JobDefault(
+            ("WORKSPACE",), "Python files lie in the workspace where no repository is named"
         ),
         "environments.*.spec.client": JobDefault(
             _ANY, "the older name of the environment's version"
@@ -116,10 +119,14 @@ def _setting_paths(field: str, name: str) -> tuple[str, ...]:
 
 
 def _staged_by(document: Mapping[str, Json]) -> str | None:
-    from sgpu_decl.backends.databricks.jobs.job_settings import places_in  # with pydantic
+    from sgpu_decl.backends.databricks.jobs.task_settings import places_in  # with pydantic
 
-    found = _HOME.match(places_in(document).commands)
-    return found[1] if found is not None else None
+    tasks = document.get(TASKS)
+    for key in tasks if isinstance(tasks, Mapping) else ():
+        found = _HOME.match(places_in(document, key).commands)
+        if found is not None:
+            return found[1]
+    return None
 
 
 RULES = JobRules(
@@ -128,6 +135,7 @@ RULES = JobRules(
     task="tasks",
     of_run=frozenset({"tasks", "environments"}),
     of_notebook=frozenset({"notebook_task", "compute"}),
+    order=frozenset({"depends_on", "run_if"}),
     start=_start,
     link=lambda workspace, job_id: f"{workspace}/jobs/{job_id}",
     changing=frozenset({"CAN_MANAGE"}),

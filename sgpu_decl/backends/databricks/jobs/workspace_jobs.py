@@ -2,9 +2,8 @@
 
 import json
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import Connection
@@ -18,23 +17,32 @@ from sgpu_decl.backends.databricks.jobs.documents import (
     settings_of,
 )
 from sgpu_decl.backends.databricks.jobs.job_folders import JobFolders
-from sgpu_decl.backends.databricks.jobs.job_settings import describe, places_in, with_places
+from sgpu_decl.backends.databricks.jobs.job_launches import launch_in, read_launch, start_once
+from sgpu_decl.backends.databricks.jobs.job_settings import describe
+from sgpu_decl.backends.databricks.jobs.job_yaml import written_job
+from sgpu_decl.backends.databricks.jobs.task_fields import task_findings
+from sgpu_decl.backends.databricks.jobs.task_settings import (
+    Staged,
+    StagedFile,
+    places_in,
+    with_places,
+)
 from sgpu_decl.backends.databricks.launching.experiment import home_in
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
 from sgpu_decl.backends.databricks.planning.catalog import kind_of, policy_of
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import unknown_levels
-from sgpu_decl.backends.databricks.watching.termination import state_of, termination_of
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob
+from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob, WrittenJob
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
-from sgpu_decl.config.job import Job, Notebook
+from sgpu_decl.config.job import Job
+from sgpu_decl.config.job_tasks import Notebook
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.environments.package_lists.base_environments import unlisted_base
 from sgpu_decl.errors import BackendError, OutcomeUnknown
-from sgpu_decl.model.job import OWNERSHIP, PERMISSIONS, JobLaunch
+from sgpu_decl.model.job import ONE, OWNERSHIP, PERMISSIONS, TASKS, JobLaunch, TaskLaunch
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode
@@ -70,7 +78,7 @@ class WorkspaceJobs:
         job: Job,
         name: str,
         mode: Mode,
-        request: LaunchRequest | None,
+        requests: Mapping[str, LaunchRequest],
         applied: AppliedJob | None = None,
     ) -> JobDescription:
         named = mode is Mode.DEVELOPMENT or USER in (job.name or "")
@@ -78,10 +86,8 @@ class WorkspaceJobs:
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})
-        staged = None
-        if request is not None:
-            _refuse_outputs(request)
-            staged = self._launched_from(request, applied)
+        _refuse_outputs(requests)
+        staged = self._launched_from(requests, applied)
         title = str(applied.spec.get("name", "")) if applied is not None else ""
         return describe(job, name, mode, user, staged, title)
 
@@ -89,27 +95,46 @@ class WorkspaceJobs:
         return _job_findings(self._connection, job)
 
     def located(
-        self, spec: Mapping[str, Json], request: LaunchRequest, applied: AppliedJob | None
+        self,
+        spec: Mapping[str, Json],
+        requests: Mapping[str, LaunchRequest],
+        applied: AppliedJob | None,
     ) -> dict[str, Json]:
-        return with_places(spec, self._launched_from(request, applied))
+        return with_places(spec, self._launched_from(requests, applied))
 
-    def _launched_from(self, request: LaunchRequest, applied: AppliedJob | None) -> StagedLaunch:
+    def _launched_from(
+        self, requests: Mapping[str, LaunchRequest], applied: AppliedJob | None
+    ) -> dict[str, Staged]:
         """What a job launches, and from where: the staging folder of this user, or that of whoever
         applied this version of it. Its experiments stay where they are, too: whoever applied the
         job first owns it, and its launches run as its owner."""
-        staged = self._workspace.staged_launch(request, self._folders.of(request))
-        if applied is None or applied.request is None:
+        return {task: self._staged(task, one, applied) for task, one in requests.items()}
+
+    def _staged(self, task: str, request: LaunchRequest, applied: AppliedJob | None) -> Staged:
+        staged = self._staged_here(request)
+        if applied is None or task not in applied.requests:
             return staged
-        places = places_in(applied.spec)
-        home = home_in(applied.request.config, places.experiments)
-        if home is not None:
-            staged = replace(staged, experiments=home)
+        places = places_in(applied.spec, task)
+        before = applied.requests[task]
+        if isinstance(staged, StagedLaunch) and not before.of_file:
+            home = home_in(before.config, places.experiments)
+            if home is not None:
+                staged = replace(staged, experiments=home)
         layout = self._layout_elsewhere(request, places.commands)
         if layout is None:
             return staged
         code = request.inputs.code_digest
         return replace(
             staged, folder=places.commands, code=layout.code(code) if code is not None else None
+        )
+
+    def _staged_here(self, request: LaunchRequest) -> Staged:
+        folder = self._folders.of(request)
+        if not request.of_file:
+            return self._workspace.staged_launch(request, folder)
+        layout, code = self._workspace.area.layout, request.inputs.code_digest
+        return StagedFile(
+            folder=layout.commands(folder), code=layout.code(code) if code is not None else None
         )
 
     def _layout_elsewhere(self, request: LaunchRequest, commands: str) -> RemoteLayout | None:
@@ -126,39 +151,44 @@ class WorkspaceJobs:
             there = True  # that user sees whether it is
         return layout if there else None
 
-    def stage(self, request: LaunchRequest, spec: Mapping[str, Json]) -> None:
-        places = places_in(spec)
-        home = home_in(request.config, places.experiments)
-        if home is None or home == self._workspace.experiments:
-            self._workspace.make_experiment_folder(request.config)
-        if places.commands == self._folders.commands(request):
-            self._folders.stage(request)
+    def stage(self, requests: Mapping[str, LaunchRequest], spec: Mapping[str, Json]) -> None:
+        for task, request in requests.items():
+            places = places_in(spec, task)
+            if not request.of_file:
+                home = home_in(request.config, places.experiments)
+                if home is None or home == self._workspace.experiments:
+                    self._workspace.make_experiment_folder(request.config)
+            if places.commands == self._folders.commands(request):
+                self._folders.stage(request)
 
     def staged(self, applied: AppliedJob) -> bool:
-        if applied.request is None:
-            return True
-        commands = places_in(applied.spec).commands
-        if self._folders.layout_elsewhere(applied.request, commands) is None:
-            return self._folders.staged(applied.request)
-        return self._layout_elsewhere(applied.request, commands) is not None
+        return all(
+            self._is_staged(request, places_in(applied.spec, task).commands)
+            for task, request in applied.requests.items()
+        )
 
-    def free(self, request: LaunchRequest, *, gone: bool) -> None:
-        self._folders.free(request, gone=gone)
+    def _is_staged(self, request: LaunchRequest, commands: str) -> bool:
+        if self._folders.layout_elsewhere(request, commands) is None:
+            return self._folders.staged(request)
+        return self._layout_elsewhere(request, commands) is not None
+
+    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
+        self._folders.free(requests.values(), gone=gone)
 
     def busy(self, job_id: str) -> bool:
         return self._newest(job_id, active_only="true") is not None
 
     def last(self, job_id: str) -> JobLaunch | None:
         run = self._newest(job_id, expand_tasks="true")
-        if run is None:
-            return None
-        return JobLaunch(
-            id=str(run["run_id"]),
-            state=state_of(run) or termination_of(run).state,
-            started_at=_moment(run.get("start_time")),
-            ended_at=_moment(run.get("end_time")),
-            url=str(run.get("run_page_url") or self.url(job_id)),
-        )
+        return None if run is None else launch_in(run, self.url(job_id))
+
+    def start(
+        self, job_id: str, parameters: Mapping[str, str], tasks: Sequence[str], token: str
+    ) -> str:
+        return start_once(self._connection, job_id, parameters, tasks, token)
+
+    def launch(self, launch_id: str) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
+        return read_launch(self._connection, launch_id)
 
     def named(self, title: str) -> tuple[ListedJob, ...]:
         return tuple(self._named(title))
@@ -177,6 +207,9 @@ class WorkspaceJobs:
         }
         document = document_of(job["settings"]) | {OWNERSHIP: present(names)}
         return {**document, PERMISSIONS: granted} if granted else document
+
+    def written(self, document: Mapping[str, Json], name: str) -> WrittenJob:
+        return written_job(document, name)
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
         if self._workspace.account.host is not None:
@@ -253,20 +286,17 @@ class WorkspaceJobs:
                     yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
 
 
-def _refuse_outputs(request: LaunchRequest) -> None:
+def _refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:
     """Refuse a run that reads the output of another one: an apply says which attempt that is, and
     not each launch of the job."""
-    for name in sorted(references(request.inputs.spec.text)):
-        raise BackendError(
-            f"a job does not know which output `${{run.{name}.output}}` is",
-            hint=f"let `{name}` write to a volume, and name its path in the run",
-            code="run_refused",
-            field="after",
-        )
-
-
-def _moment(ms: object) -> datetime | None:
-    return datetime.fromtimestamp(ms / 1000, UTC) if isinstance(ms, int) and ms else None
+    for task, request in requests.items():
+        for name in sorted(references(request.inputs.spec.text)):
+            raise BackendError(
+                f"a job does not know which output `${{run.{name}.output}}` is",
+                hint=f"let `{name}` write to a volume, and name its path in the run",
+                code="run_refused",
+                field="after" if task == ONE else f"{TASKS}.{task}.run",
+            )
 
 
 def _acl(job_id: str) -> str:
@@ -350,16 +380,25 @@ def _job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
     """
     for finding in unknown_levels(job.permissions, {}):
         yield replace(finding, path=("permissions",))
-    notebook = job.notebook
-    if notebook is None:
-        return
+    for key, task in job.tasks.items():
+        for finding in task_findings(task):
+            yield replace(finding, path=(TASKS, key, *finding.path))
+        if task.notebook is not None and task.notebook.file is None:
+            yield from _notebook_findings(connection, task.notebook, (TASKS, key, "notebook"))
+    if job.notebook is not None:
+        yield from _notebook_findings(connection, job.notebook, ("notebook",))
+
+
+def _notebook_findings(
+    connection: Connection, notebook: Notebook, path: tuple[str, ...]
+) -> Iterator[Diagnostic]:
     if notebook.base is not None and notebook.base not in {base.name for base in all_bases()}:
         finding = unlisted_base(notebook.base, None, all_bases())
-        yield replace(finding, path=("notebook", "base"))
+        yield replace(finding, path=(*path, "base"))
     with without_refusals():  # who may not look does not know that it is missing
         found = _notebook(connection, notebook)
         if found is not None:
-            yield replace(found, path=("notebook", "path"))
+            yield replace(found, path=(*path, "path"))
 
 
 def _notebook(connection: Connection, notebook: Notebook) -> Diagnostic | None:

@@ -235,4 +235,4 @@ class DatabricksLauncher(RemoteLauncher):
         self._runs.cancel(record)
 
     def _workspace(self, request: LaunchRequest) -> Workspace:
-        return self._workspaces.of(request.config.backend)
+        return self._workspaces.of(request.backend)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.databricks.workspace import Workspace, Workspaces
+from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
 from sgpu_decl.backends.remote.launching.remote_reference import reference_facts
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
@@ -35,7 +36,9 @@ class WorkspaceLaunches(RemoteLaunches):
 
     def workspace(self, record: LaunchRecord) -> Workspace:
         """The workspace of a launch. Raises BackendError: only its record names that."""
-        return self._workspaces.recorded(self.config(record).backend, record.owner)
+        request = LaunchRequest(record=record)
+        block = request.backend if request.of_file else self.config(record).backend
+        return self._workspaces.recorded(block, record.owner)
 
     def area(self, record: LaunchRecord) -> StagingArea:
         return self.workspace(record).area

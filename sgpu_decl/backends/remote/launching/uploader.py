@@ -4,7 +4,7 @@ launch folder of each."""
 import gzip
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -208,8 +208,11 @@ class Uploader:
                 raise
             self._leases |= dict.fromkeys((item.ref for item in group), lease)
 
-    def fill(self, request: LaunchRequest) -> Uses:
+    def fill(self, request: LaunchRequest, files: Mapping[str, bytes] | None = None) -> Uses:
         """Upload the launch folder, and what it shares unless that was done; return what it needs.
+
+        Args:
+            files: the files of the folder, unless they are those of a run.
 
         Raises:
             SgpuError: it is missing here, or the storage refuses it.
@@ -217,7 +220,7 @@ class Uploader:
         if request.ref not in self._leases:
             self.share([request], Quiet())
         try:
-            return self._filled(request)
+            return self._filled(request) if files is None else self._put(request, files)
         except SgpuError:
             self.release(request.ref)
             raise
@@ -247,6 +250,16 @@ class Uploader:
                 hint=f"see that there is room in `{tempfile.gettempdir()}`",
                 code="launch_failed",
             ) from error
+        return uses
+
+    def _put(self, request: LaunchRequest, files: Mapping[str, bytes]) -> Uses:
+        area = self._area_of(request)
+        uses = self._upload(request, area, Quiet())
+        folder = area.layout.launch(request.record)
+        commands = area.layout.commands(folder)
+        area.make_folder_once(folder)
+        area.run_once(commands, lambda: area.command_files.make_folder(commands))
+        _at_once([_putting(area, f"{commands}/{name}", file) for name, file in files.items()])
         return uses
 
     def _upload(self, request: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:

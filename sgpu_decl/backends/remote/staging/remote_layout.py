@@ -73,10 +73,11 @@ class RemoteLayout:
     command_root: str | None = None
 
     def run(self, launch: LaunchRecord) -> str:
-        """The folder of all launches of one run, or of all versions of what a job launches."""
+        """The folder of all launches of one run, or of all versions of what the tasks of a job
+        launch."""
         address = launch.ref.address
-        kind = "job." if address.kind is Kind.JOB else ""
-        return f"{self.runs}/{launch.lineage[:8]}/{kind}{address.folder}"
+        name = f"job.{address.name}" if address.kind is Kind.JOB else address.folder
+        return f"{self.runs}/{launch.lineage[:8]}/{name}"
 
     def launch(self, launch: LaunchRecord) -> str:
         """The launch folder; a job has one for all its launches. The reference of a launch that was

@@ -10,6 +10,7 @@ from sgpu_decl.testing.workspace.executing.capacity import CapacityRequest
 from sgpu_decl.testing.workspace.executing.doom import Doom
 from sgpu_decl.testing.workspace.executing.endings import GOOD, TABLE, AttemptEnding
 from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, RunRecords, TaskAttempt
+from sgpu_decl.testing.workspace.executing.references import condition_holds, filled_in
 from sgpu_decl.testing.workspace.executing.stop_signal import StopSignal, Why
 from sgpu_decl.testing.workspace.executing.task_attempt import Attempting, AttemptSite
 from sgpu_decl.testing.workspace.executing.workload import workload_of
@@ -106,7 +107,10 @@ class Execution:
         first = attempt.number
         if not self._waited(key, before):
             return self._skipped(attempt, AttemptEnding.CANCELLED, "Run cancelled.")
-        hindrance = _hindrance(str(task["run_if"]), [one.result() for one in before])
+        ended = [one.result() for one in before]
+        hindrance = _hindrance(str(task["run_if"]), ended)
+        if hindrance is None and not _is_chosen(task, ended):
+            hindrance = AttemptEnding.EXCLUDED
         if hindrance is not None:
             return self._skipped(attempt, hindrance)
         while True:
@@ -135,6 +139,9 @@ class Execution:
         return key not in self._cancelled
 
     def _attempted(self, task: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
+        task = filled_in(task, self._run)
+        if "condition_task" in task:
+            return self._decided(task["condition_task"], attempt)
         attempting = Attempting(
             self._site, self._tenant, self._run.run_id, attempt,
             settings=self._run.settings, task=task, workload=workload_of(task),
@@ -146,6 +153,13 @@ class Execution:
             return attempting.run()
         finally:
             del self._active[attempt.run_id]
+
+    def _decided(self, condition: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
+        try:
+            outcome = str(condition_holds(condition)).lower()
+        except ValueError as error:
+            return self._skipped(attempt, AttemptEnding.FAILED, str(error))
+        return self._skipped(replace(attempt, outcome=outcome), AttemptEnding.SUCCEEDED)
 
     def _again(self, task: Mapping[str, Any], attempt: TaskAttempt, *, made: int) -> bool:
         """Whether a further attempt is made; `made` are those after the first."""
@@ -188,6 +202,16 @@ def _adding(attempt: TaskAttempt) -> Callable[[Run], Run]:
 
 def _upstream(task: Mapping[str, Any]) -> list[str]:
     return [str(one["task_key"]) for one in task.get("depends_on") or ()]
+
+
+def _is_chosen(task: Mapping[str, Any], before: Sequence[TaskAttempt]) -> bool:
+    """Whether the conditions before a task had the outcomes that it asks for. Source:
+    `depends_on.outcome` in https://docs.databricks.com/api/workspace/jobs/create"""
+    outcomes = {one.task_key: one.outcome for one in before}
+    return all(
+        one.get("outcome") in (None, outcomes[str(one["task_key"])])
+        for one in task.get("depends_on") or ()
+    )
 
 
 def _hindrance(run_if: str, before: Sequence[TaskAttempt]) -> AttemptEnding | None:

@@ -1,5 +1,6 @@
 """From a task to the programs of its nodes: folders, code, variables."""
 
+import json
 import os
 import shutil
 import sys
@@ -98,6 +99,11 @@ class Preparation:
         program = self.workload.program
         self._existing(places, program)
         on_node = places.on_node(program)
+        if self.workload.notebook is not None:
+            runner = Path(__file__).with_name("run_notebook.py")
+            shutil.copyfile(runner, places.local / runner.name)
+            parameters = json.dumps(self.workload.notebook)
+            return ("python", places.local_on_node(runner.name), on_node, parameters)
         if self.workload.python:
             return ("python", on_node, *self.workload.arguments)
         return ("bash", "-euo", "pipefail", on_node)

@@ -20,7 +20,8 @@ SUBMIT_RUN = "SUBMIT_RUN"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAttempt:
     """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running`
-    is when its nodes started; `logs` the folder of its chunks."""
+    is when its nodes started; `logs` the folder of its chunks; `outcome` that of a condition,
+    `true` or `false`."""
 
     run_id: int
     task_key: str
@@ -36,6 +37,7 @@ class TaskAttempt:
     experiment_id: str = ""
     mlflow_run_id: str = ""
     logs: str = ""
+    outcome: str = ""
     original_run_id: int
 
     def ended_as(

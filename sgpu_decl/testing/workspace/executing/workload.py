@@ -8,19 +8,20 @@ from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 __all__ = ["EXECUTED", "Workload", "workload_of"]
 
-EXECUTED = ("ai_runtime_task", "spark_python_task", "notebook_task")
+EXECUTED = ("ai_runtime_task", "spark_python_task", "notebook_task", "condition_task")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One program on some nodes. `program` is a workspace path: of a bash script, or with `python`
-    of a Python file that gets `arguments`."""
+    of a Python file that gets `arguments`, or a notebook that gets parameters."""
 
     accelerator: str
     gpus: int
     nodes: int
     program: str
     python: bool = False
+    notebook: Mapping[str, str] | None = None
     arguments: tuple[str, ...] = ()
     code_source: str | None = None
     experiment: str | None = None
@@ -40,13 +41,15 @@ def workload_of(task: Mapping[str, Any]) -> Workload:
         return _ai_runtime(asked)
     accelerator = (task.get("compute") or {}).get("hardware_accelerator", "")
     gpus = ACCELERATORS[accelerator] if accelerator else 0
+    notebook = None
     if (script := task.get("spark_python_task")) is not None:
         program, arguments = script["python_file"], tuple(script.get("parameters") or ())
     else:
         program, arguments = task["notebook_task"]["notebook_path"], ()
+        notebook = task["notebook_task"].get("base_parameters") or {}
     return Workload(
         accelerator=accelerator, gpus=gpus, nodes=1, program=program, python=True,
-        arguments=arguments,
+        arguments=arguments, notebook=notebook,
     )  # fmt: skip
 
 

@@ -1,0 +1,205 @@
+"""A job of the workspace as the YAML would say it: the way back from its document."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from sgpu_decl.backends.databricks.bases import all_bases
+from sgpu_decl.backends.databricks.jobs.job_fields import EVENTS, job_field
+from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
+from sgpu_decl.backends.databricks.launching.submit import RUN_LEVELS
+from sgpu_decl.backends.job_backend import WrittenJob
+from sgpu_decl.model.job import PERMISSIONS, TASKS
+from sgpu_decl.model.jsonable import Json, Spec
+from sgpu_decl.planner.field_changes import leaves
+from sgpu_decl.planner.jobs.ignored_settings import without_defaults
+
+_PRINCIPALS = {
+    "user_name": "user",
+    "group_name": "group",
+    "service_principal_name": "service_principal",
+}
+_ONE_TO_ONE = (
+    "description", "schedule.quartz_cron_expression", "schedule.timezone_id",
+    "trigger.file_arrival.url", "trigger.file_arrival.min_time_between_triggers_seconds",
+    "trigger.file_arrival.wait_after_last_change_seconds", "trigger.table_update.condition",
+    "trigger.table_update.min_time_between_triggers_seconds",
+    "trigger.table_update.wait_after_last_change_seconds", "timeout_seconds", "health.rules",
+    "budget_policy_id", "run_as.user_name", "run_as.service_principal_name",
+)  # fmt: skip
+"""Settings that are one field each, whose value `job_field` gives."""
+_DEFAULTS = {"schedule.timezone_id": "UTC", "trigger.table_update.condition": "ANY_UPDATED"}
+_NOTEBOOK = frozenset(
+    {"notebook_task", "compute", "environment_key", "max_retries", "timeout_seconds"}
+)
+_ORDER = frozenset({"depends_on", "run_if"})
+
+
+def written_job(document: Mapping[str, Any], name: str) -> WrittenJob:
+    """A job as a block of the YAML, all of its tasks included, and the paths of the settings that
+    the YAML has no field for.
+
+    Args:
+        document: as it is read.
+        name: what the job is called in the file.
+    """
+    asked = {key: document[key] for key in ("run_as",) if key in document}
+    kept: dict[str, Any] = dict(without_defaults(Spec.of(document), RULES, Spec.of(asked)).fields)
+    settings = dict(leaves(kept))
+    taken: set[str] = {"name"}
+    block: dict[str, Any] = {"name": document["name"]} if document.get("name") != name else {}
+
+    def take(path: str) -> Json:
+        taken.add(path)
+        return settings[path]
+
+    for path in _ONE_TO_ONE:
+        if path in settings and take(path) != _DEFAULTS.get(path):
+            told = job_field(path, settings)
+            _put(block, told.path.split("."), told.value)
+    if isinstance(arrival := block.get("trigger", {}).get("file_arrival"), dict):
+        arrival["url"] = take("trigger.file_arrival.url")
+    _trigger(block, settings, take)
+    for start in ("schedule", "trigger"):
+        if f"{start}.pause_status" in settings:
+            block["paused"] = take(f"{start}.pause_status") == "PAUSED"
+    queue = document.get("queue") or {}
+    block["queue"] = bool(queue.get("enabled"))
+    taken.add("queue.enabled")
+    if "max_concurrent_runs" in settings and take("max_concurrent_runs") != 1:
+        block["max_concurrent_runs"] = settings["max_concurrent_runs"]
+    for key, field in (("tags", "tags"), ("parameters", "parameters")):
+        for path in [one for one in settings if one.startswith(f"{key}.")]:
+            inner = kept[key]
+            taken.add(path)
+            block[field] = {
+                one: value["default"] if isinstance(value, Mapping) else value
+                for one, value in inner.items()
+            }
+    notify = dict(_notify(kept, taken))
+    if notify:
+        block["notify"] = notify
+    if permissions := document.get(PERMISSIONS):
+        levels = {theirs: ours for ours, theirs in RUN_LEVELS.items()}
+        block["permissions"] = [
+            {"level": levels.get(level, level), _PRINCIPALS[kind]: who}
+            for kind, granted in permissions.items()
+            for who, level in granted.items()
+        ]
+        taken |= {one for one in settings if one.startswith(f"{PERMISSIONS}.")}
+    environments = kept.get("environments") or {}
+    used: set[str] = set()
+    block[TASKS] = {
+        key: _task(task, environments, used) for key, task in (kept.get(TASKS) or {}).items()
+    }
+    taken |= {one for one in settings if one.startswith(f"{TASKS}.")}
+    taken |= {one for one in settings if one.split(".")[1:2] and one.split(".")[1] in used
+              and one.startswith("environments.")}  # fmt: skip
+    return WrittenJob(block=block, lost=tuple(sorted(settings.keys() - taken)))
+
+
+def _trigger(
+    block: dict[str, Any], settings: Mapping[str, Json], take: Callable[[str], Json]
+) -> None:
+    interval, unit = "trigger.periodic.interval", "trigger.periodic.unit"
+    if interval in settings:
+        take(unit)
+        take(interval)
+        block["trigger"] = {"every": job_field(interval, settings).value}
+    tables = "trigger.table_update.table_names"
+    if tables in settings:
+        trigger = block.setdefault("trigger", {})
+        found = trigger.get("table_update")
+        trigger["table_update"] = {
+            "tables": take(tables), **(found if isinstance(found, dict) else {})
+        }  # fmt: skip
+
+
+def _notify(kept: Mapping[str, Any], taken: set[str]) -> Iterator[tuple[str, Json]]:
+    for event, name in EVENTS.items():
+        told: list[Json] = []
+        for address in (kept.get("email_notifications") or {}).get(event) or ():
+            taken.add(f"email_notifications.{event}")
+            told.append(address)
+        for hook in (kept.get("webhook_notifications") or {}).get(event) or ():
+            taken.add(f"webhook_notifications.{event}")
+            told.append({"webhook": hook["id"]})
+        if told:
+            yield name, told
+
+
+def _task(
+    task: Mapping[str, Any], environments: Mapping[str, Any], used: set[str]
+) -> dict[str, Any]:
+    """A notebook of the workspace as such; all others in the words of the platform."""
+    settings = {f"t.{path}": value for path, value in leaves(dict(task))}
+    block: dict[str, Any] = {}
+    spec = (environments.get(str(task.get("environment_key"))) or {}).get("spec") or {}
+    base = _base(spec)
+    given = dict(_environment(base, spec))
+    if base is not None:
+        used.add(str(task["environment_key"]))
+    notebook = task.get("notebook_task") or {}
+    whole = base is not None or "environment_key" not in task
+    plain = notebook.keys() <= {"notebook_path", "base_parameters"} and whole
+    if notebook and plain and task.keys() - _ORDER <= _NOTEBOOK:
+        block["notebook"] = {
+            "path": notebook["notebook_path"],
+            **({"parameters": dict(ps)} if (ps := notebook.get("base_parameters")) else {}),
+            **({"retries": task["max_retries"]} if task.get("max_retries") else {}),
+            **given,
+        }
+        if node := (task.get("compute") or {}).get("hardware_accelerator"):
+            block["notebook"]["type"] = node
+        if task.get("timeout_seconds"):
+            block["timeout"] = job_field(
+                "timeout_seconds", {"timeout_seconds": settings["t.timeout_seconds"]}
+            ).value
+    else:
+        left = _ORDER | ({"environment_key"} if base is not None else set())
+        block["task"] = {key: _listed(key, value) for key, value in task.items() if key not in left}
+        block |= given
+    if before := task.get("depends_on"):
+        block["after"] = [
+            ".".join(str(one[key]) for key in ("task_key", "outcome") if key in one)
+            for one in before
+        ]
+    if task.get("run_if", "ALL_SUCCESS") != "ALL_SUCCESS":
+        block["if"] = str(task["run_if"]).lower()
+    return block
+
+
+def _listed(key: str, value: Any) -> Any:
+    """The deployments of a task as the platform lists them."""
+    if key == "ai_runtime_task" and isinstance(deployments := value.get("deployments"), Mapping):
+        return {**value, "deployments": list(deployments.values())}
+    return value
+
+
+def _environment(base: str | None, spec: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
+    if base is not None:
+        yield "base", base
+        if spec.get("dependencies"):
+            yield "dependencies", list(spec["dependencies"])
+
+
+def _base(spec: Mapping[str, Any]) -> str | None:
+    """What the YAML calls the base of an environment; None where the spec says more than the YAML
+    can."""
+    if spec.keys() - {"environment_version", "base_environment", "dependencies", "client"}:
+        return None
+    selected = spec.get("environment_version") or spec.get("base_environment")
+    if not selected:
+        return None
+    for base in all_bases():
+        if base.for_tasks and selected in (base.environment_version, base.base_environment):
+            return base.name
+    return str(selected) if "/" in str(selected) else None
+
+
+def _put(block: dict[str, Any], path: list[str], value: Json) -> None:
+    *above, last = path
+    for key in above:
+        inner = block.get(key)
+        block[key] = inner if isinstance(inner, dict) else {}
+        block = block[key]
+    block[last] = value

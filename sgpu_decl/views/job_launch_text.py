@@ -1,0 +1,27 @@
+"""A launch of a job that somebody started, for people and as JSON."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from sgpu_decl.model.codec import to_json
+from sgpu_decl.model.job import StartedJob, TaskLaunch
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.views.terminal import escape
+
+
+def task_line(task: TaskLaunch) -> str:
+    """Which state a task has."""
+    return f"{escape(task.name)}: {'skipped' if task.skipped else task.state}"
+
+
+def launch_lines(started: StartedJob) -> Iterator[str]:
+    """What the tasks of a launch left, each line with the name of its task."""
+    for task in started.tasks:
+        for line in (task.told or "").splitlines():
+            yield f"[{escape(task.name)}] {escape(line)}"
+
+
+def launch_fields(started: StartedJob) -> dict[str, Json]:
+    """What `start -o json` says."""
+    whole = cast("dict[str, Json]", to_json(started))
+    return {key: item for key, item in whole.items() if key != "again"}

@@ -1,0 +1,152 @@
+"""`sgpu start`: a job is launched now, once, with parameters, and followed."""
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sgpu_decl.errors import NotFound, Usage
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.testing.contracts.killed_commands import dying
+from sgpu_decl.testing.workspace import Effect, WorkspaceServer
+from tests.backends.databricks.test_job_tasks import NOTEBOOK, Shop
+from tests.sampling import sampled
+
+PROJECT = """\
+project: {name: shop}
+jobs:
+  nightly:
+    backend: databricks
+    parameters: {day: today, n: 1}
+    queue: true
+    tasks:
+      prepare: {python: prepare.py, args: ["${job.parameters.day}"]}
+      check: {task: {condition_task: {op: EQUAL_TO, left: "${job.parameters.n}", right: "1"}}}
+      report: {notebook: report.ipynb, after: [prepare, check.true]}
+"""
+REPORT = "dbutils.notebook.exit('on ' + dbutils.widgets.get('day'))"
+
+
+@pytest.fixture
+def shop(project: Any, server: WorkspaceServer, token: str) -> Shop:
+    (project / "run.yaml").unlink()
+    cells = [{"cell_type": "code", "source": [REPORT]}]
+    for name, text in {
+        "sgpu.yml": PROJECT,
+        "prepare.py": "import sys\nprint('for', sys.argv[1])\n",
+        "report.ipynb": json.dumps({**NOTEBOOK, "cells": cells}),
+    }.items():
+        (project / name).write_text(text)
+    made = Shop(project, server, token, "sgpu.yml")
+    made.apply()
+    return made
+
+
+def launches(shop: Shop) -> list[Any]:
+    job_id, found, token = shop.job()[0], [], ""
+    while True:
+        page = shop.api("GET", "runs/list", job_id=job_id, page_token=token)
+        found += page.get("runs", ())
+        token = page.get("next_page_token", "")
+        if not token:
+            return found
+
+
+def sgpu(shop: Shop, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sgpu_decl", *words]
+    return subprocess.run(command, cwd=shop.project, capture_output=True, text=True, check=False)
+
+
+def test_a_job_is_started_with_parameters_and_followed(shop: Shop) -> None:
+    done = sgpu(shop, "start", "job.nightly", "--param", "day=monday", "--wait", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["data"]
+    assert (told["address"], told["launch"]["state"]) == ("job.nightly", "succeeded")
+    tasks = {task["name"]: task for task in told["tasks"]}
+    assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
+        ("prepare", "check", "report"), "succeeded"
+    )
+    assert "for monday" in tasks["prepare"]["told"]
+    assert "on monday" in tasks["report"]["told"]
+    assert "report: succeeded" in done.stderr
+    assert len(launches(shop)) == 1
+
+
+def test_some_tasks_alone_and_what_is_skipped(shop: Shop) -> None:
+    done = sgpu(shop, "start", "nightly", "--only", "prepare", "--wait")
+    assert (done.returncode, done.stdout) == (0, "[prepare] for today\n"), done.stderr
+    done = sgpu(shop, "start", "nightly", "--param", "n=2", "--wait")
+    assert done.returncode == 0
+    assert "report: skipped" in done.stderr
+
+
+def test_a_failed_task_is_told_and_decides_the_exit_code(shop: Shop) -> None:
+    (shop.project / "prepare.py").write_text("raise SystemExit('no data')\n")
+    shop.apply()
+    done = sgpu(shop, "start", "nightly", "--wait")
+    assert done.returncode == 5
+    assert "prepare: failed" in done.stderr
+    assert "report: skipped" in done.stderr
+
+
+def test_what_the_job_does_not_have_is_refused_before_anything_is_asked(shop: Shop) -> None:
+    jobs = shop.open().jobs
+    with pytest.raises(Usage, match="no parameter `dy`") as refused:
+        jobs.start("nightly", parameters={"dy": "x"})
+    assert refused.value.hint == "did you mean `day`?"
+    with pytest.raises(Usage, match="no task `repor`"):
+        jobs.start("nightly", tasks=["repor"])
+    with pytest.raises(NotFound):
+        jobs.start("weekly")
+    assert launches(shop) == []
+
+
+def test_an_answer_that_was_lost_is_one_launch(shop: Shop) -> None:
+    shop.fault("POST /api/2.2/jobs/run-now", Effect.LOSE_ANSWER, times=1)
+    started = shop.open().jobs.start("nightly")
+    assert [str(run["run_id"]) for run in launches(shop)] == [started.launch.id]
+
+
+_JOBS = "sgpu_decl.backends.databricks.jobs.workspace_jobs"
+STEPS = [
+    "sgpu_decl.runs.job_start,,write_atomic,before,1",
+    "sgpu_decl.runs.job_start,,write_atomic,after,1",
+    f"{_JOBS},,start_once,before,1",
+    f"{_JOBS},,start_once,after,1",
+    f"{_JOBS},,read_launch,after,1",
+]
+
+
+def is_started_once(shop: Shop, step: str) -> None:
+    """Killed at a step and started again, it is one launch more."""
+    before = len(launches(shop))
+    words = ("start", "nightly", "--only", "check")
+    died = subprocess.run(dying(step, *words), cwd=shop.project, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    started = shop.open().jobs.start("nightly", tasks=["check"])
+    assert len(launches(shop)) == before + 1, step
+    assert started.again is (step != STEPS[0])
+    shop.ended(int(started.launch.id))
+
+
+@pytest.mark.parametrize("step", sampled(STEPS, quick=2))
+def test_killed_while_it_starts_a_job_it_is_started_once(shop: Shop, step: str) -> None:
+    is_started_once(shop, step)
+
+
+@pytest.mark.expensive
+def test_thirty_kills_start_thirty_launches(shop: Shop) -> None:
+    for number in range(30):
+        is_started_once(shop, STEPS[number % len(STEPS)])
+    assert len(launches(shop)) == 30
+    assert not shop.open().jobs.start("nightly", tasks=["check"]).again
+
+
+def test_a_started_launch_is_seen_again(shop: Shop) -> None:
+    jobs = shop.open().jobs
+    started = jobs.start("job.nightly", tasks=["check"])
+    shop.ended(int(started.launch.id))
+    assert jobs.look_again(started).launch.state is AttemptState.SUCCEEDED
