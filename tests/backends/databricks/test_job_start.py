@@ -13,7 +13,10 @@ from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.testing.contracts.killed_commands import dying
 from sgpu_decl.testing.workspace import Effect, WorkspaceServer
 from tests.backends.databricks.test_job_tasks import NOTEBOOK, Shop
+from tests.docs.pages import script
 from tests.sampling import sampled
+
+PAGE = script("json_answers")
 
 PROJECT = """\
 project: {name: shop}
@@ -65,7 +68,9 @@ def test_a_job_is_started_with_parameters_and_followed(shop: Shop) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)["data"]
     assert (told["address"], told["launch"]["state"]) == ("job.nightly", "succeeded")
+    assert told["launch"].keys() == PAGE.OBJECTS["A launch of a job"].keys.keys()
     tasks = {task["name"]: task for task in told["tasks"]}
+    assert tasks["report"].keys() == PAGE.OBJECTS["A task of a launch"].keys.keys()
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
         ("prepare", "check", "report"), "succeeded"
     )
