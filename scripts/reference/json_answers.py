@@ -449,8 +449,10 @@ OBJECTS = {
     "A task of a launch": Object(
         {
             "name": "", "state": "as of a run", "skipped": "whether it does not run, because of the tasks before it", "started_at": "or `null`",
-            "ended_at": "or `null`", "link": "", "told": "what it left: output, a value, or why it failed",
-        }
+            "ended_at": "or `null`", "link": "", "told": "what it left: the end of its output, a value, or why it failed",
+            "first_cause": "of a run, [the failure](#a-first-cause) that happened first, or `null`", "results": "of a run, what ranks returned",
+        },
+        inside={"first_cause": "A first cause", "results[]": "A result"},
     ),
     "Counted checks": Object({"ok": "", "warn": "", "fail": ""}),
     "A field": Object(

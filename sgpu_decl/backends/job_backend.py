@@ -119,8 +119,11 @@ class JobBackend(Protocol):
             OutcomeUnknown: it may have been launched.
         """
 
-    def launch(self, launch_id: str) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
-        """A launch and its tasks, in the order in which they start."""
+    def launch(
+        self, launch_id: str, applied: AppliedJob
+    ) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
+        """A launch and its tasks, in the order in which they start. Once it has ended, they have
+        what they left."""
 
     def staged(self, applied: AppliedJob) -> bool:
         """Whether it is there, as far as this user sees."""

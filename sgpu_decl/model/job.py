@@ -22,6 +22,7 @@ from sgpu_decl.errors import StateError
 from sgpu_decl.frozen_dataclass import FLAT, UNWRITTEN, dataclass, written_as
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt_details import FirstCause
 from sgpu_decl.model.codec import to_json
 from sgpu_decl.model.desired import NO_PLACES, DesiredRun
 from sgpu_decl.model.jsonable import Json, Spec, canonical
@@ -285,7 +286,8 @@ class JobLaunch:
 class TaskLaunch:
     """One task of a launch, in its newest attempt. `skipped` says that it does not run, for the
     tasks before it ended as they did. `told` is what it left: the text that a notebook ends with,
-    the end of what a Python file printed, or why it failed."""
+    the end of what a Python file or ranks printed, or why it failed. Of a run, `first_cause` says
+    why it failed, and `results` what ranks returned. They come once the launch has ended."""
 
     name: str
     state: AttemptState
@@ -294,6 +296,8 @@ class TaskLaunch:
     ended_at: datetime | None = None
     url: str = field(default="", metadata=written_as("link"))
     told: str | None = None
+    first_cause: FirstCause | None = None
+    results: tuple[Mapping[str, Json], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

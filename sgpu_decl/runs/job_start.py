@@ -19,7 +19,7 @@ from sgpu_decl.model.backend_kinds import job_rules
 from sgpu_decl.model.job import TASKS, StartedJob, recorded_handle
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Resource
-from sgpu_decl.planning.job_spec import job_backend_for
+from sgpu_decl.planning.job_spec import applied_job, job_backend_for
 from sgpu_decl.planning.project import Project
 
 _FOLDER = "starts"
@@ -74,7 +74,7 @@ def start_job(
     except SgpuError:
         file.unlink(missing_ok=True)
         raise
-    launch, told = backend.launch(launch_id)
+    launch, told = backend.launch(launch_id, applied_job(job, project.believed().lineage))
     file.unlink(missing_ok=True)
     return StartedJob(address=job.address, launch=launch, tasks=told, again=open_token is not None)
 
@@ -83,7 +83,7 @@ def look_again(project: Project, job: Resource, started: StartedJob) -> StartedJ
     """The same launch as it is now. Raises BackendError."""
     handle = recorded_handle(job)
     backend = job_backend_for(job.spec, handle, project.job_backend, job.owner)
-    launch, tasks = backend.launch(started.launch.id)
+    launch, tasks = backend.launch(started.launch.id, applied_job(job, project.believed().lineage))
     return replace(started, launch=launch, tasks=tasks)
 
 

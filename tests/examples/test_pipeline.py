@@ -38,6 +38,8 @@ def test_it_is_started_with_a_parameter_and_an_edit_is_told(pipeline: Any) -> No
     done = pipeline.sgpu("start", "nightly", "-t", "prod", "--param", "day=today", "--wait")
     assert done.returncode == 0, done.stderr
     assert "[prepare] 1000 samples of today" in done.stdout
+    assert "[train] [rank 1] 500 samples" in done.stdout
+    assert '[train] rank 1 returned {"samples": 500}' in done.stdout
     assert "[report] today: y = 3.0 x + 1.0" in done.stdout
 
     (job,) = WorkspaceClient().jobs.list(expand_tasks=True)

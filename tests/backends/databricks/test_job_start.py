@@ -30,6 +30,22 @@ jobs:
       check: {task: {condition_task: {op: EQUAL_TO, left: "${job.parameters.n}", right: "1"}}}
       report: {notebook: report.ipynb, after: [prepare, check.true]}
 """
+WITH_RUN = """\
+project: {name: shop}
+runs:
+  train: {backend: databricks, gpus: 2, type: A10, entrypoint: train.py:main, env: {base: gpu-6}}
+jobs:
+  nightly: {queue: true, tasks: {train: {run: train}}}
+"""
+TRAIN = """\
+import os
+
+def main():
+    print("rank", os.environ["RANK"], "works")
+    if os.environ["RANK"] == "1":
+        raise RuntimeError("no data")
+    return int(os.environ["RANK"])
+"""
 REPORT = "dbutils.notebook.exit('on ' + dbutils.widgets.get('day'))"
 
 
@@ -95,6 +111,30 @@ def test_a_failed_task_is_told_and_decides_the_exit_code(shop: Shop) -> None:
     assert done.returncode == 5
     assert "prepare: failed" in done.stderr
     assert "report: skipped" in done.stderr
+
+
+@pytest.mark.expensive
+def test_a_run_in_it_tells_its_first_cause_and_what_ranks_returned(shop: Shop) -> None:
+    """Each launch tells of its own ranks, though all share a launch folder."""
+    (shop.project / "sgpu.yml").write_text(WITH_RUN)
+    (shop.project / "train.py").write_text(TRAIN)
+    shop.apply()
+    done = sgpu(shop, "start", "nightly", "--wait", "-o", "json")
+    assert done.returncode == 5
+    (train,) = json.loads(done.stdout)["data"]["tasks"]
+    assert train["results"] == [{"rank": 0, "value": 0}]
+    assert train["first_cause"]["rank"] == 1
+    assert "RuntimeError: no data" in train["first_cause"]["summary"]
+    shop.ended(int(json.loads(done.stdout)["data"]["launch"]["id"]))
+
+    (shop.project / "train.py").write_text(TRAIN.replace("raise", "if False: raise"))
+    shop.apply()
+    for _ in range(2):
+        done = sgpu(shop, "start", "nightly", "--wait")
+        assert done.returncode == 0, done.stderr
+        assert "[train] rank 1 returned 1\n" in done.stdout
+        assert "[train] [rank 0] rank 0 works" in done.stdout
+        assert done.stdout.count("returned") == 2
 
 
 def test_what_the_job_does_not_have_is_refused_before_anything_is_asked(shop: Shop) -> None:

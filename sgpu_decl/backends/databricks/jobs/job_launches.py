@@ -60,7 +60,7 @@ def start_once(
 
 
 def read_launch(connection: Connection, run_id: str) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
-    """A launch and its tasks. Raises BackendError."""
+    """A launch and its tasks. Once it has ended, they have what they left. Raises BackendError."""
     run: dict[str, Any] = {}
     tasks: list[dict[str, Any]] = []
     doing = f"looking at the launch {run_id}"
@@ -70,8 +70,9 @@ def read_launch(connection: Connection, run_id: str) -> tuple[JobLaunch, tuple[T
     newest: dict[str, dict[str, Any]] = {}
     for task in sorted(tasks, key=attempt_number):
         newest[str(task["task_key"])] = task
-    told = tuple(_task(connection, newest[key]) for key in _in_order(newest))
-    return launch_in({**run, "tasks": tasks}), told
+    launch = launch_in({**run, "tasks": tasks})
+    ended = not launch.state.active
+    return launch, tuple(_task(connection, newest[key], ended) for key in _in_order(newest))
 
 
 def launch_in(run: Mapping[str, Any], url: str = "") -> JobLaunch:
@@ -85,11 +86,11 @@ def launch_in(run: Mapping[str, Any], url: str = "") -> JobLaunch:
     )
 
 
-def _task(connection: Connection, task: Mapping[str, Any]) -> TaskLaunch:
+def _task(connection: Connection, task: Mapping[str, Any], ended: bool) -> TaskLaunch:  # noqa: FBT001
     state = state_of(task) or termination_of(task).state
     skipped = str((task.get("state") or {}).get("result_state")) in _SKIPPED
     told = None
-    if not skipped and has_ended(task):
+    if ended and not skipped and has_ended(task):
         readable = any(kind in task for kind in _READ)
         told = "\n".join(_output(connection, task)) if readable else None
         told = told or (termination_of(task).message if state is AttemptState.FAILED else None)

@@ -20,6 +20,7 @@ from sgpu_decl.backends.databricks.jobs.job_folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_launches import launch_in, read_launch, start_once
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.jobs.job_yaml import written_job
+from sgpu_decl.backends.databricks.jobs.run_tasks import StagedRun, with_what_is_left
 from sgpu_decl.backends.databricks.jobs.task_fields import task_findings
 from sgpu_decl.backends.databricks.jobs.task_settings import (
     Staged,
@@ -187,8 +188,24 @@ class WorkspaceJobs:
     ) -> str:
         return start_once(self._connection, job_id, parameters, tasks, token)
 
-    def launch(self, launch_id: str) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
-        return read_launch(self._connection, launch_id)
+    def launch(
+        self, launch_id: str, applied: AppliedJob
+    ) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
+        launch, tasks = read_launch(self._connection, launch_id)
+        if launch.state.active:
+            return launch, tasks
+        return launch, tuple(self._with_left(launch, task, applied) for task in tasks)
+
+    def _with_left(self, launch: JobLaunch, task: TaskLaunch, applied: AppliedJob) -> TaskLaunch:
+        """A task of a launch that has ended, with what its ranks left if it is a run."""
+        key = ONE if ONE in applied.requests else task.name
+        request = applied.requests.get(key)
+        if request is None or request.of_file or task.skipped:
+            return task
+        commands = places_in(applied.spec, key).commands
+        layout = self._folders.layout_elsewhere(request, commands) or self._workspace.area.layout
+        run = StagedRun(request=request, folder=layout.launch(request.record))
+        return with_what_is_left(self._workspace, run, launch, task)
 
     def named(self, title: str) -> tuple[ListedJob, ...]:
         return tuple(self._named(title))
