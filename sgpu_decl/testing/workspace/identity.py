@@ -1,14 +1,21 @@
-"""Who am I, and which groups are there: `/api/2.0/preview/scim/v2/…`."""
+"""Who am I, and who else is there: `/api/2.0/preview/scim/v2/…`."""
 
 import re
 from hashlib import sha256
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.routes import JsonObject, Request, Response, Route, invalid
+from sgpu_decl.testing.workspace.routes import (
+    ApiError,
+    JsonObject,
+    Request,
+    Response,
+    Route,
+    invalid,
+)
 
 __all__ = ["ROUTES"]
 
-_NAMED = re.compile(r'displayName eq "((?:[^"\\]|\\.)*)"')
+_NAMED = re.compile(r'(?P<attribute>\w+) eq "(?P<name>(?:[^"\\]|\\.)*)"')
 
 
 def me(request: Request) -> Response:
@@ -29,15 +36,32 @@ def me(request: Request) -> Response:
 
 
 def groups(request: Request) -> Response:
-    """The groups of the workspace; of filters, `displayName eq "…"` alone is known."""
+    """The groups of the workspace."""
+    return _listed(request, "displayName", request.server.offers.groups)
+
+
+def users(request: Request) -> Response:
+    """Its users."""
+    return _listed(request, "userName", request.server.offers.users)
+
+
+def service_principals(request: Request) -> Response:
+    """Its service principals."""
+    return _listed(request, "applicationId", request.server.offers.service_principals)
+
+
+def _listed(request: Request, attribute: str, names: tuple[str, ...] | None) -> Response:
+    """Those whose attribute is what the filter asks for; other filters are not known."""
+    if names is None:
+        raise ApiError(403, "PERMISSION_DENIED", "Only workspace admins may list these.")
     asked = request.query.get("filter")
     named = None if asked is None else _NAMED.fullmatch(asked.strip())
-    if asked is not None and named is None:
-        raise invalid(f"this emulator knows the filter `displayName eq` alone, not: {asked}")
-    wanted = None if named is None else re.sub(r"\\(.)", r"\1", named[1]).lower()
+    if asked is not None and (named is None or named["attribute"] != attribute):
+        raise invalid(f"this emulator knows the filter `{attribute} eq` alone, not: {asked}")
+    wanted = None if named is None else re.sub(r"\\(.)", r"\1", named["name"]).lower()
     found: list[Json] = [
-        {"id": str(number), "displayName": name}
-        for number, name in enumerate(request.server.offers.groups, start=1)
+        {"id": str(number), attribute: name}
+        for number, name in enumerate(names, start=1)
         if wanted in (None, name.lower())
     ]
     shape: JsonObject = {
@@ -51,4 +75,6 @@ def groups(request: Request) -> Response:
 ROUTES = (
     Route("GET", "/api/2.0/preview/scim/v2/Me", me),
     Route("GET", "/api/2.0/preview/scim/v2/Groups", groups),
+    Route("GET", "/api/2.0/preview/scim/v2/Users", users),
+    Route("GET", "/api/2.0/preview/scim/v2/ServicePrincipals", service_principals),
 )

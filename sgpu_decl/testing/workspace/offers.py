@@ -22,7 +22,8 @@ class Capacity:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
     """What a server has. `policies` are serverless usage policies: names by id; `groups` those
-    that permissions may be given to."""
+    that permissions may be given to. `users` and `service_principals` are listed to everybody; None
+    where only admins may list them."""
 
     accelerators: tuple[str, ...] = field(default_factory=lambda: Profile().texts("accelerators"))
     capacities: tuple[Capacity, ...] = ()
@@ -34,6 +35,8 @@ class Offers:
     )
     environment_versions: tuple[str, ...] = ("1", "2", "3", "4", "5", "6")
     groups: tuple[str, ...] = ("admins", "users")
+    users: tuple[str, ...] | None = None
+    service_principals: tuple[str, ...] | None = None
 
 
 def compute_options(request: Request) -> Response:

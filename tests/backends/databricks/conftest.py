@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer
     H100, and nobody waits long for one."""
     settings = ExecutionSettings(grace=1.0, capacity={"GPU_1xH100": 0}, queue_timeout=0.2)
     root = tmp_path_factory.mktemp("workspace")
-    offers = Offers(policies=((POLICY, "team"),))
+    offers = Offers(policies=((POLICY, "team"),), service_principals=("sp",))
     with WorkspaceServer(root, execution=settings, offers=offers) as running:
         yield running
 

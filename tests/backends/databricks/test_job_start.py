@@ -122,7 +122,6 @@ def test_a_run_in_it_tells_its_first_cause_and_what_ranks_returned(shop: Shop) -
     done = sgpu(shop, "start", "nightly", "--wait", "-o", "json")
     assert done.returncode == 5
     (train,) = json.loads(done.stdout)["data"]["tasks"]
-    assert train["results"] == [{"rank": 0, "value": 0}]
     assert train["first_cause"]["rank"] == 1
     assert "RuntimeError: no data" in train["first_cause"]["summary"]
     shop.ended(int(json.loads(done.stdout)["data"]["launch"]["id"]))

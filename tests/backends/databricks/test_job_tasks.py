@@ -236,10 +236,20 @@ def test_launches_run_as_whom_the_file_says(shop: Shop) -> None:
     codes = [check.code for check in shop.plan().checks]
     assert "job_owner_changed" not in codes
     assert "run_as_cannot_read" in codes
+    assert "unknown_principal" not in codes
     shop.edit(run_as={"user_name": "eve@example.com"})
     assert told(shop) == {"run_as.service_principal": (None, "sp")}
     shop.apply()
     assert shop.job()[1]["run_as"] == {"service_principal_name": "sp"}
+
+
+def test_whoever_is_not_there_is_told_by_the_plan(shop: Shop) -> None:
+    shop.write("sgpu.yml", "    health:", "    run_as: {service_principal: trainer}\n    health:")
+    (finding,) = [check for check in shop.plan().checks if check.code == "unknown_principal"]
+    assert "shows no service principal `trainer`" in finding.summary
+    assert some(finding.place).line == 15
+    shop.write("sgpu.yml", "service_principal: trainer", "user: eve@example.com")
+    assert "unknown_principal" not in [check.code for check in shop.plan().checks]  # unseen
 
 
 REPORT = """\

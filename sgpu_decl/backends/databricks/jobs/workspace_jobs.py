@@ -30,14 +30,20 @@ from sgpu_decl.backends.databricks.jobs.task_settings import (
 )
 from sgpu_decl.backends.databricks.launching.experiment import home_in
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch, present
-from sgpu_decl.backends.databricks.planning.catalog import kind_of, policy_of
+from sgpu_decl.backends.databricks.planning.catalog import (
+    SERVICE_PRINCIPALS,
+    USERS,
+    has_principal,
+    kind_of,
+    policy_of,
+)
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import unknown_levels
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob, WrittenJob
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
-from sgpu_decl.config.job import Job
+from sgpu_decl.config.job import Job, RunAs
 from sgpu_decl.config.job_tasks import Notebook
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -397,6 +403,8 @@ def _job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
     """
     for finding in unknown_levels(job.permissions, {}):
         yield replace(finding, path=("permissions",))
+    if job.run_as is not None:
+        yield from _run_as_findings(connection, job.run_as)
     for key, task in job.tasks.items():
         for finding in task_findings(task):
             yield replace(finding, path=(TASKS, key, *finding.path))
@@ -404,6 +412,24 @@ def _job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
             yield from _notebook_findings(connection, task.notebook, (TASKS, key, "notebook"))
     if job.notebook is not None:
         yield from _notebook_findings(connection, job.notebook, ("notebook",))
+
+
+def _run_as_findings(connection: Connection, run_as: RunAs) -> Iterator[Diagnostic]:
+    """A warning: a user may not see all others."""
+    kind, name = (
+        (USERS, run_as.user) if run_as.user is not None
+        else (SERVICE_PRINCIPALS, run_as.service_principal)
+    )  # fmt: skip
+    with without_refusals():
+        if has_principal(connection, kind, name or "") is False:
+            yield Diagnostic(
+                code="unknown_principal",
+                severity=Severity.WARNING,
+                summary=f"`{connection.host}` shows no {kind.noun} `{name}`: `apply` would fail",
+                hint="write the application id of a service principal, and the mail address of a "
+                "user; or ask an admin of the workspace to add them",
+                path=("run_as",),
+            )
 
 
 def _notebook_findings(

@@ -121,27 +121,42 @@ def keys_of(connection: Connection, scope: str) -> frozenset[str] | None:
     return None if keys is None else frozenset(cast("list[str]", keys))
 
 
-def has_group(connection: Connection, name: str) -> bool | None:
-    """Whether the workspace shows a group; `None` where it shows none to this user. The group that
-    is there is cached.
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """One kind of those who may have rights: where the SCIM API lists them, and by which attribute
+    the YAML names them. Source: https://docs.databricks.com/api/workspace/serviceprincipals/list"""
+
+    noun: str
+    resource: str
+    attribute: str
+
+
+GROUPS = Principals("group", "Groups", "displayName")
+USERS = Principals("user", "Users", "userName")
+SERVICE_PRINCIPALS = Principals("service principal", "ServicePrincipals", "applicationId")
+
+
+def has_principal(connection: Connection, kind: Principals, name: str) -> bool | None:
+    """Whether the workspace shows a group, user or service principal; `None` where it shows none to
+    this user. One that is there is cached.
 
     Raises:
         BackendError: the workspace does not answer.
     """
-    question: Json = ["group", name]
+    question: Json = [kind.noun, name]
     if connection.answers.cached(question) is True:
         return True
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     pages = _optional_pages(
         connection,
-        "/api/2.0/preview/scim/v2/Groups",
-        filter=f'displayName eq "{quoted}"',
-        attributes="displayName",
+        f"/api/2.0/preview/scim/v2/{kind.resource}",
+        filter=f'{kind.attribute} eq "{quoted}"',
+        attributes=kind.attribute,
     )
     if pages is None:
         return None
-    groups = [item for page in pages for item in page.get("Resources") or ()]
-    exists = any(item.get("displayName") == name for item in groups)
+    found = [item for page in pages for item in page.get("Resources") or ()]
+    exists = any(item.get(kind.attribute) == name for item in found)
     if exists:
         connection.answers.remember(question, answer=True)
     return exists

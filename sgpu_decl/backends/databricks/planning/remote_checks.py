@@ -18,8 +18,9 @@ from sgpu_decl.backends.databricks.launching.submit import (
 from sgpu_decl.backends.databricks.launching.workspace_mlflow import LEVELS, shared_with
 from sgpu_decl.backends.databricks.planning.catalog import (
     FOLDER,
+    GROUPS,
     Catalog,
-    has_group,
+    has_principal,
     keys_of,
     kind_of,
     policy_of,
@@ -151,7 +152,7 @@ class RemoteChecks:
         connection = self.workspace.connection
         for number, permission in enumerate(self.config.permissions):
             group = permission.group
-            if group is None or has_group(connection, group) is not False:
+            if group is None or has_principal(connection, GROUPS, group) is not False:
                 continue
             yield Diagnostic(
                 code="unknown_group",
