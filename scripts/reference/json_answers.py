@@ -133,7 +133,7 @@ ANSWERS = {
         "address launch tasks", "The launch, and its tasks in the order in which they start. If one failed, with `--wait`, `error` is beside `data`.",
         stable=False, inside="launch=A-launch-of-a-job tasks[]=A-task-of-a-launch",
     ),
-    "adopt": _answer("adopted id", "The job; with `--write`, the file, and the paths of settings that are not in it.", stable=False, sometimes="written lost"),
+    "adopt": _answer("adopted id", "The job; with `--write`, the file, the paths of settings that are not in it, and all files that were written.", stable=False, sometimes="written lost files"),
     "mlflow sync": _answer(
         "attempt tracking_uri run_id runs metrics artifacts left", "The uploaded values; `left` names the others.", stable=False,
     ),

@@ -1,7 +1,7 @@
 """The optional protocol of a backend that keeps jobs, beside the four of `base`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_request import LaunchRequest
@@ -38,10 +38,11 @@ class ListedJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenJob:
     """A job of a platform as a block of the YAML, and the paths of the settings that the YAML has
-    no field for."""
+    no field for. `files` are those that its tasks execute, by their paths beside the YAML."""
 
     block: Mapping[str, Json]
     lost: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ class JobBackend(Protocol):
         """The document of a job with its permissions, None where there is no such job."""
 
     def written(self, document: Mapping[str, Json], name: str) -> WrittenJob:
-        """A job that was read, as the YAML would say it.
+        """A job that was read, as the YAML would say it, with the files that this user may read.
 
         Args:
             name: what it is called in the file.

@@ -17,7 +17,8 @@ from sgpu_decl.cli.terminal_output import answer, note
 @click.option(
     "--write",
     metavar="PATH",
-    help="Write the job, with all of its tasks, as YAML to a new file. Records nothing.",
+    help="Write the job, with all of its tasks and their files, as YAML to a new file. Records "
+    "nothing.",
 )
 @lock_option
 @output_option()
@@ -39,12 +40,14 @@ def command(
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
     if write is not None:
-        lost = source.session(file).jobs.write(address, job_id, Path(write))
+        lost, files = source.session(file).jobs.write(address, job_id, Path(write))
         for path in lost:
             note(f"not written: `{path}` of the job has no field in the YAML")
         if output == "json":
-            answer({"written": write, "lost": list(lost)})
+            answer({"written": write, "lost": list(lost), "files": list(files)})
         else:
+            for copied in files[1:]:
+                note(f"wrote `{copied}`, as the workspace has it")
             note(
                 f"wrote `{write}`: add it to `include` of the project, look at `sgpu plan`, then "
                 f"`sgpu adopt {address} {job_id}`"

@@ -1,4 +1,4 @@
-"""`sgpu adopt --write`: an existing job of a workspace as a file of the project."""
+"""`sgpu adopt --write`: an existing job of a workspace as files of the project."""
 
 import re
 from pathlib import Path
@@ -10,8 +10,10 @@ from sgpu_decl.model.backend_kinds import only_kind
 from sgpu_decl.planning.project import Project
 
 
-def write_job(project: Project, text: str, job_id: str, path: Path) -> tuple[str, ...]:
-    """See `ProjectJobs.write`."""
+def write_job(
+    project: Project, text: str, job_id: str, path: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """See `ProjectJobs.write`. Nothing is written if one of the files exists."""
     name = text.removeprefix("job.")
     if re.fullmatch(NAME, name) is None:
         raise Usage(f"`{text}` is no address of a job", hint="write `job.NAME`")
@@ -34,12 +36,14 @@ def write_job(project: Project, text: str, job_id: str, path: Path) -> tuple[str
     lines = yaml.safe_dump(
         {"jobs": {name: dict(written.block)}}, sort_keys=False, allow_unicode=True, width=100
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(lines)
-    except FileExistsError as error:
-        raise SgpuError(
-            f"`{path}` exists", hint="name a file that does not", code="exists"
-        ) from error
-    return written.lost
+    files = {path: lines.encode()} | {
+        path.parent / file: content for file, content in written.files.items()
+    }
+    for file in files:
+        if file.exists():
+            raise SgpuError(f"`{file}` exists", hint="name a file in another folder", code="exists")
+    for file, content in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as new:
+            new.write(content)
+    return written.lost, tuple(map(str, files))

@@ -40,9 +40,10 @@ class ProjectJobs:
         declared = gather(self._project, self._project.read().loaded, self._project.state()).jobs
         return adopt(self._project, declared, text, job_id)
 
-    def write(self, text: str, job_id: str, path: Path) -> tuple[str, ...]:
+    def write(self, text: str, job_id: str, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Write an existing job of a workspace, with all of its tasks, as a file that the project
-        can include. Nothing is recorded, and the job is left as it is.
+        can include, and the notebooks and Python files of its tasks into a folder beside it.
+        Nothing is recorded, and the job is left as it is.
 
         Args:
             text: the address that the job is to have, `job.NAME`.
@@ -50,11 +51,11 @@ class ProjectJobs:
             path: a file that does not exist.
 
         Returns:
-            The paths of the settings that the YAML has no field for.
+            The paths of the settings that the YAML has no field for, and the files.
 
         Raises:
             NotFound: the workspace has no such job.
-            SgpuError: the file exists, or `text` is no address of a job.
+            SgpuError: one of the files exists, or `text` is no address of a job.
         """
         from sgpu_decl.maintenance.job_file import write_job
 

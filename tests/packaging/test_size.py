@@ -15,7 +15,7 @@ LINES = {
     "agent": 17_750,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 25_500,
+    "backends": 25_700,
     "cli": 7_100,
     "code": 5_550,
     "config": 8_850,
@@ -34,10 +34,10 @@ LINES = {
     "rendering": 650,
     "runs": 2_200,
     "storing": 6_000,
-    "testing": 10_300,
+    "testing": 10_350,
     "text": 2_700,
     "tracking": 2_350,
-    "views": 5_800,
+    "views": 5_850,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one

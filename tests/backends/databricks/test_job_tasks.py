@@ -1,11 +1,13 @@
 """Jobs of several tasks, from plan to their launches in a workspace that runs here."""
 
+import io
 import json
 import re
 from typing import Any
 
 import pytest
 from databricks.sdk import WorkspaceClient
+from databricks.sdk.service.workspace import ImportFormat
 
 from sgpu_decl.errors import SgpuError, StalePlan
 from sgpu_decl.model.plan import Action, Reason
@@ -243,6 +245,39 @@ def test_launches_run_as_whom_the_file_says(shop: Shop) -> None:
     assert shop.job()[1]["run_as"] == {"service_principal_name": "sp"}
 
 
+def test_a_job_of_the_workspace_is_written_with_its_files(shop: Shop) -> None:
+    report = json.dumps(NOTEBOOK)
+    auto = ImportFormat.AUTO
+    for name, text in {"report.ipynb": report, "prepare.py": "print(1)\n"}.items():
+        WorkspaceClient().workspace.upload(
+            f"/Shared/{name}", io.BytesIO(text.encode()), format=auto
+        )
+    made = shop.api(
+        "POST",
+        "create",
+        name="old",
+        tasks=[
+            {"task_key": "prepare", "environment_key": "e",
+             "spark_python_task": {"python_file": "/Shared/prepare.py"}},
+            {"task_key": "report", "notebook_task": {"notebook_path": "/Shared/report"}},
+            {"task_key": "gone", "notebook_task": {"notebook_path": "/Shared/gone"}},
+        ],
+        environments=[{"environment_key": "e", "spec": {"environment_version": "4"}}],
+    )  # fmt: skip
+    jobs = shop.open().jobs
+    file = shop.project / "jobs" / "old.yml"
+    lost, files = jobs.write("job.old", str(made["job_id"]), file)
+    assert lost == ()
+    names = [path.removeprefix(f"{file.parent}/") for path in files]
+    assert names == ["old.yml", "old/prepare.py", "old/report.ipynb"]
+    assert json.loads((file.parent / "old" / "report.ipynb").read_text()) == NOTEBOOK
+    with pytest.raises(SgpuError, match="exists"):
+        jobs.write("job.old", str(made["job_id"]), file.with_name("other.yml"))
+    assert not file.with_name("other.yml").exists()
+    shop.write("sgpu.yml", "jobs:", "include: [jobs/*.yml]\njobs:")
+    assert [check.code for check in shop.plan().checks if check.severity == "error"] == []
+
+
 def test_whoever_is_not_there_is_told_by_the_plan(shop: Shop) -> None:
     shop.write("sgpu.yml", "    health:", "    run_as: {service_principal: trainer}\n    health:")
     (finding,) = [check for check in shop.plan().checks if check.code == "unknown_principal"]
@@ -302,7 +337,7 @@ def test_a_job_of_the_workspace_is_written_included_and_adopted(shop: Shop) -> N
     job_id = str(shop.api("POST", "create", **made)["job_id"])
     (shop.project / "sgpu.yml").write_text("project: {name: shop}\ninclude: [jobs/*.yml]\n")
     path = shop.project / "jobs" / "theirs.yml"
-    lost = shop.open().jobs.write("job.theirs", job_id, path)
+    lost, _ = shop.open().jobs.write("job.theirs", job_id, path)
     assert lost == ("job_clusters.c.new_cluster.num_workers",)
     shop.open().jobs.adopt("job.theirs", job_id)
     # A job that says nothing of a queue has none, and the file says so.

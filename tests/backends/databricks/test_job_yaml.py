@@ -7,7 +7,7 @@ import yaml
 
 from sgpu_decl.backends.databricks.jobs.documents import document_of
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
-from sgpu_decl.backends.databricks.jobs.job_yaml import written_job
+from sgpu_decl.backends.databricks.jobs.job_yaml import files_of, name_of, written_job
 from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.target import Mode
@@ -98,3 +98,41 @@ def test_what_the_yaml_has_no_field_for_is_named() -> None:
     more = {"job_clusters": [{"job_cluster_key": "c", "new_cluster": {"num_workers": 1}}]}
     written = written_job(document_of({**NIGHTLY, **more}), "nightly")
     assert written.lost == ("job_clusters.c.new_cluster.num_workers",)
+
+
+def test_files_that_were_copied_are_named_beside_the_yaml() -> None:
+    script = {"python_file": "/Shared/prepare.py", "parameters": ["{{job.parameters.day}}"]}
+    elsewhere = {**script, "source": "GIT"}
+    tasks = [
+        {"task_key": key, "spark_python_task": one, "environment_key": "e", "timeout_seconds": 90}
+        for key, one in (("prepare", script), ("git", elsewhere))
+    ]
+    document = document_of({**NIGHTLY, "tasks": [*NIGHTLY["tasks"], *tasks]})
+    assert list(files_of(document)) == ["/Shared/report", "/Shared/prepare.py"]
+    copied = {"/Shared/report": "nightly/report.ipynb", "/Shared/prepare.py": "nightly/prepare.py"}
+    block: Any = written_job(document, "nightly", copied).block
+    written = block["tasks"]
+    assert written["report"]["notebook"]["path"] == "nightly/report.ipynb"
+    assert written["prepare"] == {
+        "python": "nightly/prepare.py",
+        "args": ["{{job.parameters.day}}"],
+        "base": "gpu-4",
+        "dependencies": ["einops"],
+        "timeout": "1m30s",
+    }
+    assert written["git"]["task"]["spark_python_task"] == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "name"),
+    [
+        ("/Shared/report", b"# Databricks notebook source\n1", "report.py"),
+        ("/Shared/report", b'{"cells": []}', "report.ipynb"),
+        ("/Shared/query", b"-- Databricks notebook source\nselect 1", None),
+        ("/Shared/prepare.py", b"print(1)", "prepare.py"),
+    ],
+)
+def test_what_a_file_of_the_workspace_is_called(
+    path: str, content: bytes, name: str | None
+) -> None:
+    assert name_of(path, content) == name

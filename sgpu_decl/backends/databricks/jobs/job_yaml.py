@@ -1,5 +1,7 @@
 """A job of the workspace as the YAML would say it: the way back from its document."""
 
+import json
+import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -31,16 +33,50 @@ _DEFAULTS = {"schedule.timezone_id": "UTC", "trigger.table_update.condition": "A
 _NOTEBOOK = frozenset(
     {"notebook_task", "compute", "environment_key", "max_retries", "timeout_seconds"}
 )
+_SCRIPT = frozenset({"spark_python_task", "environment_key", "max_retries", "timeout_seconds"})
 _ORDER = frozenset({"depends_on", "run_if"})
 
 
-def written_job(document: Mapping[str, Any], name: str) -> WrittenJob:
+def files_of(document: Mapping[str, Any]) -> Iterator[str]:
+    """The paths in the workspace of the notebooks and Python files that the tasks of a job
+    execute."""
+    for task in (document.get(TASKS) or {}).values():
+        for one, key in (("notebook_task", "notebook_path"), ("spark_python_task", "python_file")):
+            path = str((task.get(one) or {}).get(key) or "")
+            if path.startswith("/") and _is_there(task[one]):
+                yield path
+
+
+def _is_there(executed: Mapping[str, Any]) -> bool:
+    """Whether what a task executes lies in the workspace, and not in a repository."""
+    return (executed.get("source") or "WORKSPACE") == "WORKSPACE"
+
+
+def name_of(path: str, content: bytes) -> str | None:
+    """What a file of the workspace is called in a repository; None of a notebook that is neither of
+    Python nor of Jupyter. Source: https://docs.databricks.com/aws/en/notebooks/notebook-format"""
+    name = posixpath.basename(path)
+    if name.endswith((".py", ".ipynb")):
+        return name
+    if content.startswith(b"# Databricks notebook source"):
+        return f"{name}.py"
+    try:
+        cells = json.loads(content)["cells"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return f"{name}.ipynb" if isinstance(cells, list) else None
+
+
+def written_job(
+    document: Mapping[str, Any], name: str, copied: Mapping[str, str] | None = None
+) -> WrittenJob:
     """A job as a block of the YAML, all of its tasks included, and the paths of the settings that
     the YAML has no field for.
 
     Args:
         document: as it is read.
         name: what the job is called in the file.
+        copied: the paths of files beside the YAML, by those in the workspace.
     """
     asked = {key: document[key] for key in ("run_as",) if key in document}
     kept: dict[str, Any] = dict(without_defaults(Spec.of(document), RULES, Spec.of(asked)).fields)
@@ -89,7 +125,8 @@ def written_job(document: Mapping[str, Any], name: str) -> WrittenJob:
     environments = kept.get("environments") or {}
     used: set[str] = set()
     block[TASKS] = {
-        key: _task(task, environments, used) for key, task in (kept.get(TASKS) or {}).items()
+        key: _task(task, environments, used, copied or {})
+        for key, task in (kept.get(TASKS) or {}).items()
     }
     taken |= {one for one in settings if one.startswith(f"{TASKS}.")}
     taken |= {one for one in settings if one.split(".")[1:2] and one.split(".")[1] in used
@@ -128,9 +165,13 @@ def _notify(kept: Mapping[str, Any], taken: set[str]) -> Iterator[tuple[str, Jso
 
 
 def _task(
-    task: Mapping[str, Any], environments: Mapping[str, Any], used: set[str]
+    task: Mapping[str, Any],
+    environments: Mapping[str, Any],
+    used: set[str],
+    copied: Mapping[str, str],
 ) -> dict[str, Any]:
-    """A notebook of the workspace as such; all others in the words of the platform."""
+    """A notebook as such, and a Python file that was copied; all others in the words of the
+    platform."""
     settings = {f"t.{path}": value for path, value in leaves(dict(task))}
     block: dict[str, Any] = {}
     spec = (environments.get(str(task.get("environment_key"))) or {}).get("spec") or {}
@@ -143,17 +184,16 @@ def _task(
     plain = notebook.keys() <= {"notebook_path", "base_parameters"} and whole
     if notebook and plain and task.keys() - _ORDER <= _NOTEBOOK:
         block["notebook"] = {
-            "path": notebook["notebook_path"],
+            "path": copied.get(notebook["notebook_path"], notebook["notebook_path"]),
             **({"parameters": dict(ps)} if (ps := notebook.get("base_parameters")) else {}),
             **({"retries": task["max_retries"]} if task.get("max_retries") else {}),
             **given,
         }
         if node := (task.get("compute") or {}).get("hardware_accelerator"):
             block["notebook"]["type"] = node
-        if task.get("timeout_seconds"):
-            block["timeout"] = job_field(
-                "timeout_seconds", {"timeout_seconds": settings["t.timeout_seconds"]}
-            ).value
+        block |= _timeout(settings)
+    elif (script := _copied_script(task, copied)) is not None and base is not None:
+        block |= {**script, **given, **_timeout(settings)}
     else:
         left = _ORDER | ({"environment_key"} if base is not None else set())
         block["task"] = {key: _listed(key, value) for key, value in task.items() if key not in left}
@@ -166,6 +206,27 @@ def _task(
     if task.get("run_if", "ALL_SUCCESS") != "ALL_SUCCESS":
         block["if"] = str(task["run_if"]).lower()
     return block
+
+
+def _copied_script(task: Mapping[str, Any], copied: Mapping[str, str]) -> dict[str, Any] | None:
+    """A task with a Python file that lies beside the YAML now; None of other tasks."""
+    script = task.get("spark_python_task") or {}
+    path = copied.get(str(script.get("python_file")))
+    known = script.keys() <= {"python_file", "parameters", "source"} and _is_there(script)
+    if path is None or not known or task.keys() - _ORDER - _SCRIPT:
+        return None
+    return {
+        "python": path,
+        **({"args": list(script["parameters"])} if script.get("parameters") else {}),
+        **({"retries": task["max_retries"]} if task.get("max_retries") else {}),
+    }
+
+
+def _timeout(settings: Mapping[str, Json]) -> dict[str, Json]:
+    seconds = settings.get("t.timeout_seconds")
+    if not seconds:
+        return {}
+    return {"timeout": job_field("timeout_seconds", {"timeout_seconds": seconds}).value}
 
 
 def _listed(key: str, value: Any) -> Any:

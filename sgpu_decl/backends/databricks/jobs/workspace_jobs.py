@@ -3,11 +3,13 @@
 import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, without_refusals
+from sgpu_decl.backends.databricks.api.workspace_files import WorkspacePlace
 from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.backends.databricks.jobs.documents import (
     acl_of,
@@ -19,7 +21,7 @@ from sgpu_decl.backends.databricks.jobs.documents import (
 from sgpu_decl.backends.databricks.jobs.job_folders import JobFolders
 from sgpu_decl.backends.databricks.jobs.job_launches import launch_in, read_launch, start_once
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
-from sgpu_decl.backends.databricks.jobs.job_yaml import written_job
+from sgpu_decl.backends.databricks.jobs.job_yaml import files_of, name_of, written_job
 from sgpu_decl.backends.databricks.jobs.run_tasks import StagedRun, with_what_is_left
 from sgpu_decl.backends.databricks.jobs.task_fields import task_findings
 from sgpu_decl.backends.databricks.jobs.task_settings import (
@@ -232,7 +234,16 @@ class WorkspaceJobs:
         return {**document, PERMISSIONS: granted} if granted else document
 
     def written(self, document: Mapping[str, Json], name: str) -> WrittenJob:
-        return written_job(document, name)
+        files: dict[str, bytes] = {}
+        copied: dict[str, str] = {}
+        for path in dict.fromkeys(files_of(document)):
+            with without_refusals(), suppress(PlaceMissing):  # then it stays where it is
+                content = WorkspacePlace(self._connection).get(path)
+                file = f"{name}/{name_of(path, content) or ''}"
+                if not file.endswith("/") and file not in files:
+                    copied[path] = file
+                    files[file] = content
+        return replace(written_job(document, name, copied), files=files)
 
     def create(self, document: Mapping[str, Json], token: str) -> str:
         if self._workspace.account.host is not None:
