@@ -86,7 +86,7 @@ class FileProposals:
         return len(expired)
 
     def close(self) -> None:
-        """There is no connection that stays open."""
+        self._root.close()
 
     def _times(self) -> dict[str, datetime]:
         """When each proposal was written. The newest may be missing."""

@@ -20,6 +20,7 @@ class StateRoot:
         in_folder: how many entries a folder has; None for all.
         require: called where nothing is found, and before anything is made; raises SgpuError where
             the folder is none of states.
+        close: closes the connections to the place; a later call opens them again.
         begin: called with a free path before the first entry is written; raises BackendError where
             the place does not keep the promises that a state needs.
     """
@@ -31,6 +32,7 @@ class StateRoot:
     in_folder: int | None = None
     require: Callable[[], None] = lambda: None
     begin: Callable[[str], None] = lambda _: None
+    close: Callable[[], None] = lambda: None
 
     @contextmanager
     def explained(self) -> Iterator[None]:

@@ -55,6 +55,10 @@ def open_databricks(context: "BackendContext") -> Backend:
     def checks(block: BackendOptions) -> "PlatformChecks":
         return WorkspaceChecks(workspaces.of(block))
 
+    def close() -> None:
+        attempts.close()
+        workspaces.close()
+
     return Backend(
         survey=DatabricksSurvey(workspaces, context.pythons),
         launcher=launcher,
@@ -65,5 +69,5 @@ def open_databricks(context: "BackendContext") -> Backend:
         jobs=jobs,
         require_named=require_named,
         checks=checks,
-        close=attempts.close,
+        close=close,
     )

@@ -202,3 +202,10 @@ class Workspaces:
             connection = self._connections.setdefault(account, Connection(account))
             key = (account, staging)
             return self._known.setdefault(key, Workspace(account, connection, staging))
+
+    def close(self) -> None:
+        """Close the connections. A later request opens them again."""
+        with self._lock:
+            connections = [*self._connections.values()]
+        for connection in connections:
+            connection.close()

@@ -143,7 +143,7 @@ class FileJournal:
         return FileJournal(self._root, project=self._project, target=target)
 
     def close(self) -> None:
-        """There is no connection that stays open."""
+        self._root.close()
 
     def _folder(self, number: int) -> str:
         count = self._root.in_folder

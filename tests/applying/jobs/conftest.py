@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,9 @@ from sgpu_decl.applying.apply_result import Applied
 from sgpu_decl.model.plan import Plan
 from sgpu_decl.testing.workspace import Effect, Fault, WorkspaceServer
 from tests.support import require
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
 
 require("databricks.sdk")
 
@@ -48,11 +52,14 @@ class Shop:
         return session.apply(session.plan(PlanOptions(**asked)))
 
     def api(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        given: dict[str, Any] = {"query": body} if method == "GET" else {"body": body}
+        return self._client.api_client.do(method, f"/api/2.{path}", **given)
+
+    @cached_property
+    def _client(self) -> "WorkspaceClient":
         from databricks.sdk import WorkspaceClient
 
-        client = WorkspaceClient(host=self.server.url, token=self.token)
-        given: dict[str, Any] = {"query": body} if method == "GET" else {"body": body}
-        return client.api_client.do(method, f"/api/2.{path}", **given)
+        return WorkspaceClient(host=self.server.url, token=self.token)
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """The settings of every job, by id."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -153,6 +153,12 @@ class Connection:
         """The time by the workspace's clock, in seconds of the epoch, to compare with times that it
         gives."""
         return time.time() + self.ahead
+
+    def close(self) -> None:
+        """Close the sockets of a connection that was made. A later request opens others."""
+        future = self._future
+        if future.done() and future.exception() is None:
+            _close_sockets(future.result().client)
 
     def explained(
         self, doing: str, hints: Mapping[str, str] = MappingProxyType({})
@@ -344,9 +350,13 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
                 f"`{login.block}.profile`",
                 code="no_credentials",
             ) from error
-        answer: dict[str, Any] = WorkspaceClient(config=config).api_client.do(
-            "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date", _WORKSPACE_ID]
-        )
+        first = WorkspaceClient(config=config)
+        try:
+            answer: dict[str, Any] = first.api_client.do(
+                "GET", "/api/2.0/preview/scim/v2/Me", response_headers=["Date", _WORKSPACE_ID]
+            )
+        finally:
+            _close_sockets(first)
     ahead = _ahead(answer.get("Date"))
     # From here on it is known to answer, and may take its time.
     config.http_timeout_seconds = limits.silence
@@ -356,6 +366,16 @@ def _connected(login: Login, limits: TimeLimits) -> _Connected:
     client = WorkspaceClient(config=config)
     workspace_id = answer.get(_WORKSPACE_ID)
     return _Connected(client, workspace_id, str(answer["userName"]), person_of(answer), ahead)
+
+
+def _close_sockets(client: "WorkspaceClient") -> None:
+    """The SDK's client has no way to be closed, and refers to itself: its sockets would stay open
+    until Python's collector runs, which may be never in a notebook with large libraries.
+
+    Source: https://github.com/databricks/databricks-sdk-py/blob/main/databricks/sdk/_base_client.py
+    """
+    with suppress(AttributeError):  # a later SDK may name it otherwise
+        client.api_client._api_client._session.close()
 
 
 def person_of(answer: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ def open_state_root(place: SharedPlace) -> StateRoot:
         path=place.address,
         in_folder=_IN_FOLDER,
         require=folder.require,
+        close=connection.close,
     )
 
 
@@ -102,6 +103,7 @@ def database_token() -> str:
     """
     connection = Connection(Account(None, None, block="state"), _LOGIN_LIMITS)
     config = connection.client.config
+    connection.close()
     try:
         return config.oauth_token().access_token
     except ValueError as error:

@@ -61,7 +61,11 @@ class WorkspaceChecks:
 def free_findings(configured: Workspace) -> Generator[Finding, None, None]:
     """Measure the workspace and the staging folder that runs use. Answers are neither cached nor
     taken from the cache."""
-    connection = Connection(configured.account, _BRIEF)
+    with closing(Connection(configured.account, _BRIEF)) as connection:
+        yield from _findings(configured, connection)
+
+
+def _findings(configured: Workspace, connection: Connection) -> Generator[Finding, None, None]:
     deadline = time.monotonic() + _LIMIT
     try:
         yield from login_findings(connection)
