@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,15 +15,16 @@ from tests.support import COMMAND_RUN as RUN
 
 
 def refused(sgpu: Shell, *arguments: str, code: int, anew: bool = False) -> str:
-    """Run a command in both forms; the message of both. The second one needs a process of its own
-    (`anew`) where the answer depends on how Python was started."""
+    """Run a command in both forms; the message of both. They need processes of their own (`anew`)
+    where the answer depends on how Python was started."""
+    run = sgpu if anew else sgpu.here
     before = _cpu_seconds()
-    text = sgpu(*arguments)
+    text = run(*arguments)
     took = _cpu_seconds() - before
     assert text.code == code, text.err
     assert "Traceback" not in text.err
     assert "internal error" not in text.err
-    structured = (sgpu if anew else sgpu.here)(*arguments, "-o", "json")
+    structured = run(*arguments, "-o", "json")
     assert structured.code == code
     error = structured.json["error"]
     assert f"error[{error['code']}]: " in text.err
@@ -34,9 +34,10 @@ def refused(sgpu: Shell, *arguments: str, code: int, anew: bool = False) -> str:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of ended children: unlike the clock, it hardly depends on the neighbours."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Processor time of this process and of ended children: unlike the clock, it hardly depends on
+    the neighbours."""
+    used = os.times()
+    return sum(used[:4])
 
 
 @pytest.mark.parametrize("command", ["plan", "validate", "apply"])
