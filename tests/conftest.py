@@ -20,6 +20,7 @@ from tests.postgres_server import binaries, running_server
 from tests.ray_versions import BOTH_RAYS, forget_outer_ray, interpreter_with, one_version
 from tests.sampling import SAMPLE, thinned
 from tests.support import require
+from tests.temporary_root import choose_temporary_root
 from tests.webhook_server import WebhookServer
 from tests.workspace_login import log_in
 
@@ -46,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     forget_outer_ray()
     if not hasattr(config, "workerinput"):  # workers inherit the environment of the first process
+        choose_temporary_root(config.getoption("basetemp"))
         homes = tempfile.mkdtemp(prefix="sgpu-tests-")
         config.stash[_HOMES] = homes
         for name in ("CACHE", "DATA", "STATE"):

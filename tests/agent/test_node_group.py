@@ -276,28 +276,28 @@ def test_strangers_and_other_runs_are_turned_away(make_nodes: Any, tmp_path: Pat
     assert nodes.wait() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    "noise",
-    [
-        b'{"node": 1, "nonce": "n"}\n{"proof": "\xc3\xa9"}\n',
-        b'{"node": 1, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
-        b'{"node": [1], "nonce": {"a": []}}\n{"proof": 7}\n',
-        b'{"node": true, "nonce": null}\n{"proof": null}\n',
-        b'{"node": ' + b"9" * 4000 + b"}\n{}\n",
-        b"[" * 4000 + b"\n",
-        b"\xff\xfe\x00\n",
-        b"x" * 100_000,
-    ],
-    ids=lambda item: item[:24].decode("ascii", "backslashreplace"),
+NOISE = (
+    b'{"node": 1, "nonce": "n"}\n{"proof": "\xc3\xa9"}\n',
+    b'{"node": 1, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+    b'{"node": [1], "nonce": {"a": []}}\n{"proof": 7}\n',
+    b'{"node": true, "nonce": null}\n{"proof": null}\n',
+    b'{"node": ' + b"9" * 4000 + b"}\n{}\n",
+    b"[" * 4000 + b"\n",
+    b"\xff\xfe\x00\n",
+    b"x" * 100_000,
 )
-def test_bad_messages_close_only_the_connection_they_came_by(make_nodes: Any, noise: bytes) -> None:
+
+
+def test_bad_messages_close_only_the_connection_they_came_by(make_nodes: Any) -> None:
     nodes = make_nodes(TELLS).listening()
-    with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
-        stranger.settimeout(PATIENCE)
-        with contextlib.suppress(ConnectionError):
-            stranger.sendall(noise)
-            while stranger.recv(4096):
-                pass
+    for noise in NOISE:  # after one that ends the node, the next is refused
+        print(noise[:24])
+        with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
+            stranger.settimeout(PATIENCE)
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(noise)
+                while stranger.recv(4096):
+                    pass
     nodes.start(1)
     assert nodes.wait() == [0, 0]
 
