@@ -82,17 +82,18 @@ demo: .venv/.demo
 docs: .venv/.docs
 	@$(BIN)/python scripts/build_site.py
 
-# Three at once on two cores: tests wait for other processes a third of their time.
+# Four at once on two cores: tests wait for other processes a third of their time and more, and three
+# left the cores idle for a third of it.
 test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m 'not expensive'
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m 'not expensive'
 
 # The tests that `make test` leaves out.
 test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m expensive
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m expensive
 
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
