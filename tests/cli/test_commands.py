@@ -16,7 +16,7 @@ from sgpu_decl.api import Session
 from sgpu_decl.cli.main import main
 from sgpu_decl.planning.location import Location
 from tests.cli.conftest import Shell
-from tests.support import COMMAND_RUN, PATIENCE
+from tests.support import COMMAND_RUN, FUNCTION_RUN, PATIENCE
 
 HELLO = """\
 name: hello
@@ -433,8 +433,8 @@ def test_logs_show_one_restart_and_no_secret(sgpu: Shell) -> None:
 
 
 def test_a_tuple_as_a_result_is_shown_as_one(sgpu: Shell) -> None:
-    sgpu.write("a.py", "def main():\n    return 1, 'two'\n")
-    sgpu.write("run.yaml", "name: a\ngpus: 1\ntype: CPU\nentrypoint: a.py:main\n")
+    sgpu.write("train.py", "def main():\n    return 1, 'two'\n")
+    sgpu.write("run.yaml", FUNCTION_RUN)
     assert sgpu.here("apply", "-y").code == 0
     assert sgpu.here("results", "a").out == "rank 0: (1, 'two')\n"
     assert "(1, 'two')" in sgpu.here("results", "a", "-o", "markdown").out
