@@ -92,8 +92,8 @@ def test_the_rank_that_the_others_wait_for_is_named(
     ("program", "waits_for"),
     [
         ("evaluation_on_rank_0", 0),
-        ("uneven_data", None),
-        ("no_group", None),
+        pytest.param("uneven_data", None, marks=expensive),
+        pytest.param("no_group", None, marks=expensive),
         pytest.param("evaluation_on_the_last_rank", 2, marks=expensive),
         pytest.param("compilation_in_a_child", 1, marks=expensive),
         pytest.param("checkpoint", 0, marks=expensive),
