@@ -153,7 +153,7 @@ def test_another_python_stays_the_one_that_was_named(sgpu: Shell, tmp_path: Path
 
 def test_the_type_is_any_gpu_where_there_is_one(on: Callable[..., Shell]) -> None:
     for gpus, type_ in (((H100,), "GPU"), ((), "CPU")):
-        assert f'type: "{type_}"' in on(*gpus)("run", "true").out
+        assert f'type: "{type_}"' in on(*gpus)("run", *OFF, "true").out
 
 
 def test_a_run_of_the_same_name_leaves_earlier_cells_alone(sgpu: Shell) -> None:

@@ -15,7 +15,8 @@ variables:
   steps: [1, 2]
   args: {default: {lr: '${var.lr}', steps: '${var.steps}'}}
 runs:
-  train: {gpus: 1, type: CPU, entrypoint: 'train.py:main', args: '${var.args}'}
+  train:
+    {gpus: 1, type: CPU, entrypoint: 'train.py:main', args: '${var.args}', mlflow: {enabled: false}}
 targets: {prod: {variables: {lr: 2e-3, size: large}}}
 """
 
