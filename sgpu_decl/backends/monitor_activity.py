@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from sgpu_decl.backends.activity_reader import ActivityReader
-from sgpu_decl.model.attempt_view import AttemptView
+from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_activity import RankActivity
 
@@ -32,25 +32,43 @@ class MonitorActivity(ActivityReader):
         return measured(seen, view, [RankActivity(rank=rank.rank) for rank in view.ranks])
 
 
+def running_ranks(seen: Mapping[str, Any]) -> tuple[RankView, ...]:
+    """The ranks that the monitors of all nodes saw running, where no other source names them."""
+    found = [
+        RankView(rank=int(rank), node_rank=int(node), state="running")
+        for node, seen_there in _by_node(seen).items()
+        for rank, used in _ranks_of(seen_there).items()
+        if used is not None and rank.isdigit() and node.isdigit()
+    ]
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
 def measured(
     seen: Mapping[str, Any], view: AttemptView, ranks: Sequence[RankActivity]
 ) -> tuple[datetime | None, Sequence[RankActivity]]:
     """When the monitor of node 0 looked last, and the ranks with what the monitors of all nodes
     saw."""
+    usage: dict[int, dict[str, Any]] = {}
+    for number, node in _by_node(seen).items():
+        there = [rank.rank for rank in view.ranks if str(rank.node_rank or 0) == number]
+        usage |= _on_node(node, there)
+    return _moment(seen.get("at")), [replace(one, **usage.get(one.rank, {})) for one in ranks]
+
+
+def _by_node(seen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     others = seen.get("others")
     nodes = {"0": seen, **(others if isinstance(others, dict) else {})}
-    usage: dict[int, dict[str, Any]] = {}
-    for number, node in nodes.items():
-        there = [rank.rank for rank in view.ranks if str(rank.node_rank or 0) == number]
-        if isinstance(node, dict):
-            usage |= _on_node(node, there)
-    return _moment(seen.get("at")), [replace(one, **usage.get(one.rank, {})) for one in ranks]
+    return {number: dict(node) for number, node in nodes.items() if isinstance(node, Mapping)}
+
+
+def _ranks_of(seen: Mapping[str, Any]) -> dict[str, Any]:
+    used = seen.get("ranks")
+    return used if isinstance(used, dict) else {}
 
 
 def _on_node(seen: Mapping[str, Any], ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Fields of `RankActivity` of the ranks of a node, as its monitor saw them."""
-    used, devices = seen.get("ranks"), seen.get("devices")
-    of_ranks = used if isinstance(used, dict) else {}
+    of_ranks, devices = _ranks_of(seen), seen.get("devices")
     gpus = gpus_of_ranks(devices if isinstance(devices, list) else [], len(ranks))
     return {
         rank: _usage(of_ranks.get(str(rank)), gpus.get(place)) for place, rank in enumerate(ranks)

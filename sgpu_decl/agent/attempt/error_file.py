@@ -50,7 +50,8 @@ _OTHER_VALUE = "Changing param values is not allowed"
 _BEFORE_ITS_NAME = ("Param with key='", "'key': '")
 _FRAME = '  File "'
 _RANK = "sgpu_decl/rank"  # the folder of files in the bytecode of `rank/`
-_ANSWERS = "/rank/collective_answers.py"  # what a thread of ours is in, in each rank with torch
+# What a thread of ours is in, in each rank with torch; `rank.zip` is that of a node.
+_ANSWERS = tuple(f'/{one}/collective_answers.py", line ' for one in ("rank", "rank.zip"))
 _OF_ITS_OWN = b"terminated with exception: CUDA error"
 
 # What Python writes before the exception that ends it, and how it names that of Ray's memory
@@ -159,7 +160,7 @@ def own_frames_left_out(stack: str, spec: Mapping[str, Any]) -> str:
     run, copied = f"{_FRAME}{spec['run_dir']}/", f"{_FRAME}{spec['code_dir']}/"
     root = spec["code_root"]
     shown = copied if root is None else f"{_FRAME}{root}/" if root else _FRAME
-    threads = (one for one in stack.split("\n\n") if f'{_ANSWERS}", line ' not in one)
+    threads = (one for one in stack.split("\n\n") if not any(ours in one for ours in _ANSWERS))
     stack = "\n\n".join(threads)
     lines = []
     for line in stack.splitlines(keepends=True):

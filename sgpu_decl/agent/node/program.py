@@ -156,6 +156,8 @@ class _NodeRun:
             failure, why = problem
             node.unprepared = (failure, f"node {node.number}: {why}" if node.count > 1 else why)
             say(node.unprepared[1])
+        else:  # what is newer was written by the ranks: see `working_files`
+            os.utime(os.path.join(options.run, attempt_files.SPEC))
 
     def _upload(self, hide: Redactor) -> int:
         outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME) or {}

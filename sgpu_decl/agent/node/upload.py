@@ -105,8 +105,10 @@ class NodeUpload:
             self._copy(os.path.join(self._folder, SERIES), SERIES)
         self._output(os.path.join(self._run_dir, output))
         outcome = attempt_files.read_json(self._folder, attempt_files.OUTCOME)
-        if outcome is not None and (notices := read_notices(self._folder)):
-            outcome["notices"] = notices
+        if outcome is not None:
+            (outcome.get("first_cause") or {}).pop("stacks", None)  # their files end with the node
+            if notices := read_notices(self._folder):
+                outcome["notices"] = notices
         self._patience = _PATIENCE
         while True:
             report = seal(

@@ -233,7 +233,9 @@ class _Driver:
             lost = nodes.wait(_BUSY_POLL if starting or writing else _POLL)
             losses += lost
             self._copy.copy_new_lines()
-            writing = self._sent is not None and self._sent.take_lines()
+            if self._sent is not None:
+                writing = self._sent.take_lines()
+                self._sent.take_monitor()
             if (self._stop_requested() or losses) and not asked:
                 asked = True
                 nodes.stop()

@@ -17,6 +17,7 @@ from functools import partial
 import ray
 
 from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.node.earlier_output import (
     absent_nodes,
     gone_output,
@@ -56,6 +57,7 @@ _RENEWAL = NEEDED / 3  # seconds between two notes that content is used
 _BATCH = 500  # files that are taken at once
 _READS = 16  # of all logs, before the driver looks at something else
 _MUCH = 1 << 20  # bytes of a log that were new: there is more by now
+_LOOK = 5.0  # seconds between two looks at what a monitor saw
 
 
 class SentFiles:
@@ -82,6 +84,8 @@ class SentFiles:
         self._logs: list[LogChunks] = []
         self._reads: dict[int, Any] = {}
         self._collected: set[int] = set()
+        self._seen: Any = None  # what the monitor saw, on its way here
+        self._look_due = 0.0
 
     def gc_goes_on(self) -> bool:
         """Whether a gc may delete content of this launch. It deletes nothing that the marker of a
@@ -179,7 +183,7 @@ class SentFiles:
         for folder in (self._back, self._launch):
             index_folder(folder)  # if all nodes are lost, nothing else says that this attempt began
         self._logs = [LogChunks(os.path.join(logs, str(node))) for node in range(len(actors))]
-        self._reads, self._collected = {}, set()
+        self._reads, self._collected, self._seen = {}, set(), None
 
     def _send_outputs(self, waiting: Mapping[int, Any]) -> Generator[None, None, int]:
         """Send the outputs of other runs to one node of each machine; wait for machines where a
@@ -243,6 +247,20 @@ class SentFiles:
             if longest < _MUCH:
                 break
         return found
+
+    def take_monitor(self) -> None:
+        """Bring what the monitor of node 0 saw last to the head, now and then: see
+        `agent.node.monitor_copy`, which writes it on the node. That it fails harms nobody."""
+        name = f"{self._name}/{self._attempt}/{MONITOR}"
+        if self._seen is None and time.monotonic() >= self._look_due:
+            self._look_due = time.monotonic() + _LOOK
+            self._seen = self._actors[0].read_whole.remote([name])
+        elif self._seen is not None and ray.wait([self._seen], timeout=0)[0]:
+            seen, self._seen = self._seen, None
+            with contextlib.suppress(ray.exceptions.RayError, *NO_ROOM, OSError):
+                (content,) = ray.get(seen)
+                with self._new_file(name) as file:
+                    file.write(content)
 
     def collect(self, node: int) -> Iterator[None]:
         """Take what a node left, once its node program has ended; yields after each piece, and

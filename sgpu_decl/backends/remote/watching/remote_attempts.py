@@ -310,7 +310,9 @@ class RemoteAttempts(Attempts):
 
     def _with_progress(self, record: LaunchRecord, status: "RemoteStatus") -> "RemoteStatus":
         """With how far a run is by its monitor, which is asked now and then: not in the first
-        moments of a run."""
+        moments of a run. With its ranks, too, where the platform names none."""
+        from sgpu_decl.backends.monitor_activity import running_ranks
+
         started, now = status.view.started_at, datetime.now(UTC)
         if started is None or (now - started).total_seconds() < _FIRST_TOLD:
             return status
@@ -323,6 +325,7 @@ class RemoteAttempts(Attempts):
             self._told[record.ref] = (time.monotonic(), seen)
         told = replace(
             status.view,
+            ranks=status.view.ranks or running_ranks(seen),
             progress=progress_in(seen.get("progress")),
             idle=idle_in(seen.get("idle")),
             rank_wait=rank_wait_in(seen.get("rank_wait")),
