@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from sgpu_decl.backends.archives import tracker_zip
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.tracker_request import store_of, tracker_request, uri_findings
+from sgpu_decl.config.report_unkept import report_unkept
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
@@ -97,6 +98,8 @@ def tracking_findings(
     problem = _problem(uri) or _own_address(uri)
     if not config.mlflow.enabled or problem is None:
         return
+    if config.report:
+        yield report_unkept("nodes cannot reach its store", places)
     names = ("mlflow.tracking_uri", "env.variables.MLFLOW_TRACKING_URI", "mlflow")
     yield Diagnostic(
         code="tracking_unreachable",

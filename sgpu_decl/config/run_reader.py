@@ -18,6 +18,7 @@ from sgpu_decl.config.loaded import Places
 from sgpu_decl.config.matrix import Axes, Cell, cells, read_axes
 from sgpu_decl.config.on_finish import open_addresses
 from sgpu_decl.config.plain_values import Conversion, run_shape
+from sgpu_decl.config.report_unkept import unkept_reports
 from sgpu_decl.config.run import NOT_IN_SPEC, RunConfig
 from sgpu_decl.config.run_layers import with_shared_environment
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Related, Severity, has_errors
@@ -149,7 +150,8 @@ def read_run(
 
 def _remarks(runs: Sequence[DeclaredRun], places: Mapping[str, Place]) -> tuple[Diagnostic, ...]:
     """Warnings about the fields of a run, or of its cells."""
-    return (*open_addresses(runs, places), *unmeasured(runs, places))
+    found = (*open_addresses(runs, places), *unmeasured(runs, places))
+    return (*found, *unkept_reports(runs, places))
 
 
 def _text_arguments(node: yaml_nodes.Mapping, context: ReferenceContext) -> Mapping[str, Shape]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.databricks.api.sdk_errors import FINAL
+from sgpu_decl.backends.databricks.watching.run_artifacts import artifacts_of
 from sgpu_decl.backends.databricks.workspace import Workspace
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.places.file_place import PlaceMissing
@@ -66,6 +67,14 @@ class WorkspaceMetrics(MetricSource):
         except SgpuError as error:
             raise StoreError(error.message) from error
         return history
+
+    def log_text(self, run_id: str, name: str, text: str) -> None:
+        try:
+            if (problem := self._other_workspace()) is not None:
+                raise StoreError(problem)
+            artifacts_of(self.workspace.connection, run_id).write(name, text.encode())
+        except (SgpuError, PlaceMissing) as error:
+            raise StoreError(str(error)) from error
 
     def _other_workspace(self) -> str | None:
         """That the login is for another workspace, where it is. Raises SgpuError."""
