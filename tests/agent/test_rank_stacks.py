@@ -117,6 +117,7 @@ def test_the_stacks_of_a_command_are_those_that_py_spy_shows(
     attempt = make_attempt(entry=command, world_size=1).launch()
     attempt.until(lambda: started(attempt))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     (one,) = rank_stacks(str(attempt.folder), None)
     assert one["stack"] == (stack and stack.format(pid=one["pid"]))
     assert one["reason"] is reason if reason is None else reason in one["reason"]

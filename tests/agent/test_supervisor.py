@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.system.locks import open_lock, try_lock
 from sgpu_decl.rendering.spec import Entry, Gpus, Parallel, RetrySpec, TrackerSpec
 from sgpu_decl.testing.file_search import files_with
+from tests.support import shell_program
 
 Make = Callable[..., Any]
 AGENT = str(Path(sgpu_decl.agent.__file__).with_name("__main__.py"))
@@ -184,6 +186,38 @@ def test_a_hang_of_a_command_says_where_its_processes_are(make_attempt: Make) ->
     cause = make_attempt(entry=entry, progress_timeout=0.4).launch().wait()["first_cause"]
     assert cause["class"] == "hung"
     assert "(sleep):\n  state S\n" in cause["traceback"]
+
+
+@pytest.mark.parametrize("kind", ["command", "program"])
+def test_a_hang_of_a_python_program_says_where_it_is_if_py_spy_may_look(
+    make_attempt: Make, tmp_path: Path, kind: str
+) -> None:
+    """Whether it is a command, or the script executed it."""
+    if which("py-spy", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("`py-spy` is not installed")
+    hanging = tmp_path / "hanging.py"
+    hanging.write_text("import threading\ndef wait_for_ever():\n    threading.Event().wait()\n"
+                       "wait_for_ever()\n")  # fmt: skip
+    command = (sys.executable, str(hanging))
+    executes = f"import os\nos.execv({command[0]!r}, {list(command)!r})"
+    entry = {"entry": Entry(kind="command", command=command)} if kind == "command" else {}
+    attempt = make_attempt(executes, progress_timeout=2.0, **entry).launch()
+    cause = attempt.wait()["first_cause"]
+    assert cause["class"] == "hung"
+    assert cause["traceback"].startswith("ranks 0-1 have the same stacks:\nProcess ")
+    assert "wait_for_ever (hanging.py:3)" in cause["traceback"]
+    attempt.until_gone()
+
+
+def test_a_py_spy_that_hangs_leaves_what_the_kernel_tells(
+    make_attempt: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell_program(tmp_path / "bin" / "py-spy", "exec sleep 600")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    entry = Entry(kind="shell", shell="sleep 600; true")
+    attempt = make_attempt(entry=entry, progress_timeout=0.4, world_size=1).launch()
+    assert "(sleep):\n  state S\n" in attempt.wait()["first_cause"]["traceback"]
+    attempt.until_gone()
 
 
 @pytest.mark.expensive

@@ -72,7 +72,7 @@ class HangWatch:
     Args:
         living: their processes.
         send: takes a message for the supervisor: `{"looks"}` of a node that is not the first,
-            `{"wait", "ends", "restart"}` otherwise.
+            `{"wait", "ends"}` otherwise.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class HangWatch:
         if (key, ends) != self._told:
             self._told = (key, ends)
             said = None if wait is None else wait.to_json()
-            self._send({"wait": said, "ends": ends, "restart": self._restart})
+            self._send({"wait": said, "ends": ends})
 
     def _patience(self, after: float) -> float:
         """After how long a hang ends the run."""

@@ -6,8 +6,9 @@ A rank that runs Python writes them itself, into `stacks.log` in its folder, on 
 program without the handler. So a rank gets it only if the kernel says that it handles it: not
 before its handler is installed, and not after it has executed another program.
 
-A rank that is a command is read from outside by `py-spy`, if that is installed. It pauses the
-process for the moment of reading (https://github.com/benfred/py-spy#how-does-py-spy-work).
+A rank that is a command is read from outside by `py-spy`, if that is installed: on the PATH, or
+beside this interpreter. It pauses the process for the moment of reading
+(https://github.com/benfred/py-spy#how-does-py-spy-work).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 
 from sgpu_decl.agent.attempt import attempt_files
@@ -91,6 +93,13 @@ def stack_of_rank(run_dir: str, rank: int, restart: int, pid: int) -> list[tuple
     return [(one["name"], one["file"], int(one["line"])) for one in frames if one is not None]
 
 
+def places_of_rank(pid: int, seconds: float) -> str:
+    """Where a rank is that does not write its stacks itself: those of its Python programs, if
+    py-spy is there, may read them, and does within that time; else what the kernel tells."""
+    stacks, _ = _seen_by_py_spy(pid, time.monotonic() + seconds)
+    return stacks or processes.places_of_processes(pid)
+
+
 def _ask(pid: int) -> bool:
     """Ask a rank for its stacks; False if it would not survive that."""
     started = processes.start_time(pid)
@@ -137,11 +146,13 @@ def _await(logs: list[_Log]) -> None:
 def _seen_by_py_spy(pid: int, until: float) -> tuple[str | None, str | None]:
     """Return the stacks of the Python programs of a command as far as they are read by a time, or
     why there are none."""
-    program = shutil.which("py-spy")
+    beside = os.path.dirname(sys.executable)
+    program = shutil.which("py-spy", path=f"{os.environ.get('PATH', '')}{os.pathsep}{beside}")
     if program is None:
         return None, "it is a command: install `py-spy` to see the stacks of its Python programs"
     import subprocess
 
+    parent = os.getpid()
     texts, refusal = [], ""
     for each in (pid, *processes.descendants(pid)):
         try:
@@ -149,6 +160,7 @@ def _seen_by_py_spy(pid: int, until: float) -> tuple[str | None, str | None]:
                 [program, "dump", "--pid", str(each)],
                 capture_output=True, text=True, check=False,
                 timeout=max(0.0, until - time.monotonic()),
+                preexec_fn=lambda: processes.die_with_parent(parent),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             refusal = f"`py-spy` did not end within {_PY_SPY_SECONDS} s, of all ranks together"

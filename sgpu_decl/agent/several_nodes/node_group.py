@@ -10,10 +10,10 @@ stops its ranks and ends as `node_lost`. Agent 0 claims the rendezvous port of t
 host, and sends it with the start. A node whose code or environment is missing still joins, but
 starts no ranks: agent 0 then reports one error that names the node.
 
-    follower ─▶ agent 0   ended {rank, ...} · refused · ready · idle · unused · swept {left, usage}
-                          · signal · ray {...} · seen {ranks, devices, ...} · looks [...]
-    agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stop · kill · finish {outcome}
-                          · ray {...}
+    follower ─▶ agent 0   ended {rank, ...} · refused · ready · stalled · idle {outcome} · signal
+                          · swept {left, usage} · ray {...} · seen {ranks, ...} · looks [...]
+    agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stacks · stop · kill
+                          · finish {outcome} · ray {...}
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         def ray_reported(self, node: int, message: Mapping[str, Any]) -> None: ...
         def ray_ordered(self, message: Mapping[str, Any]) -> None: ...
         def looks_reported(self, node: int, ranks: list[Any]) -> None: ...
+        def leave_stacks(self) -> None: ...
         def judge(self) -> None: ...
         def finish(self, outcome: Outcome) -> None: ...
 
@@ -165,13 +166,16 @@ class Team:
         """All ranks of this node are about to load the user's code."""
         self.actions.all_ready()
 
-    def idle(self) -> None:
+    def stalled(self) -> None:
         """No rank of this node did anything for a progress_timeout."""
         self.actions.stop_ranks("hung")
 
-    def unused(self, outcome: Outcome) -> None:
+    def idle(self, outcome: Outcome) -> None:
         """This node uses too little of what it holds: the outcome if all nodes do."""
         self.actions.rank_refused(outcome, "idle")
+
+    def leave_stacks(self) -> None:
+        """Have the ranks of the other nodes write their stacks."""
 
     def report_looks(self, ranks: list[Any]) -> None:
         """Tell agent 0 what the monitor of this node sees."""
@@ -219,8 +223,8 @@ class Leader(Team):
         self._begun = False
         self._unready: set[int] = set()
         self._unswept: set[int] = set()
+        self._stalled: dict[int, float] = {}
         self._idle: dict[int, float] = {}
-        self._unused: dict[int, float] = {}
         hub.on_message = self._receive
         hub.on_lost = self._lost
         hub.on_refused = lambda why: record.event("node_refused", reason=why)
@@ -250,8 +254,8 @@ class Leader(Team):
     def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
         self._restart = restart
         self._endings = []
+        self._stalled = {}
         self._idle = {}
-        self._unused = {}
         self.others_used = []
         self._unswept = {0, *self._hub.members}
         nodes = {node: Node(node, self.node.count) for node in self._unswept}
@@ -270,11 +274,14 @@ class Leader(Team):
     def ready(self) -> None:
         self._is_ready(0)
 
-    def idle(self) -> None:
-        self._is_idle(0)
+    def stalled(self) -> None:
+        self._is_stalled(0)
 
-    def unused(self, outcome: Outcome) -> None:
-        self._is_unused(0, outcome)
+    def idle(self, outcome: Outcome) -> None:
+        self._is_idle(0, outcome)
+
+    def leave_stacks(self) -> None:
+        self._hub.send({"stacks": True})
 
     def stop(self, reason: str) -> None:
         self._hub.send({"stop": reason})
@@ -299,10 +306,10 @@ class Leader(Team):
             self._rank_ended(message["ended"])
         elif "ready" in message:
             self._is_ready(node)
+        elif "stalled" in message:
+            self._is_stalled(node)
         elif "idle" in message:
-            self._is_idle(node)
-        elif "unused" in message:
-            self._is_unused(node, Outcome(**message["unused"]))
+            self._is_idle(node, Outcome(**message["idle"]))
         elif "swept" in message:
             self._others_left = self._others_left or message["swept"]["left"]
             if used := usage_in(message["swept"]):
@@ -337,20 +344,20 @@ class Leader(Team):
         if not self._unready:
             self.actions.all_ready()
 
-    def _is_idle(self, node: int) -> None:
+    def _is_stalled(self, node: int) -> None:
         """A node repeats this while it is idle, so an old message does not count."""
         now = time.monotonic()
-        self._idle[node] = now
+        self._stalled[node] = now
         lasts = 1.5 * self._spec["progress_timeout"] + 1.0
-        if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
+        if all(now - self._stalled.get(other, -lasts) < lasts for other in self._unswept):
             self.actions.stop_ranks("hung")
 
-    def _is_unused(self, node: int, outcome: Outcome) -> None:
-        """As with `_is_idle`."""
+    def _is_idle(self, node: int, outcome: Outcome) -> None:
+        """As with `_is_stalled`."""
         now = time.monotonic()
-        self._unused[node] = now
+        self._idle[node] = now
         lasts = 3 * idle_pause(self._spec["idle"]) + 2.0
-        if all(now - self._unused.get(other, -lasts) < lasts for other in self._unswept):
+        if all(now - self._idle.get(other, -lasts) < lasts for other in self._unswept):
             self.actions.rank_refused(outcome, "idle")
 
     def _is_swept(self, node: int) -> None:
@@ -400,11 +407,11 @@ class Follower(Team):
         self._link.send({"ready": True})
         self.actions.all_ready()
 
-    def idle(self) -> None:
-        self._link.send({"idle": True})
+    def stalled(self) -> None:
+        self._link.send({"stalled": True})
 
-    def unused(self, outcome: Outcome) -> None:
-        self._link.send({"unused": outcome.message()})
+    def idle(self, outcome: Outcome) -> None:
+        self._link.send({"idle": outcome.message()})
 
     def report_looks(self, ranks: list[Any]) -> None:
         self._link.send({"looks": ranks})
@@ -438,6 +445,8 @@ class Follower(Team):
             self.actions.write_tracking(message["tracked"])
         elif "ray" in message:
             self.actions.ray_ordered(message["ray"])
+        elif "stacks" in message:
+            self.actions.leave_stacks()
         elif "stop" in message:
             self.actions.stop_ranks(message["stop"])
         elif "kill" in message:

@@ -32,7 +32,7 @@ from sgpu_decl.agent.several_nodes.node_group import FIRST, Node, join_team
 from sgpu_decl.agent.supervision.idle_watch import IdleWatch
 from sgpu_decl.agent.supervision.log_limit import LogBound
 from sgpu_decl.agent.supervision.orphans import Sweep
-from sgpu_decl.agent.supervision.watches import HangAlarm, HangDetector, watch_caller
+from sgpu_decl.agent.supervision.watches import HangAlarm, HangDetector, leave_stacks, watch_caller
 from sgpu_decl.agent.system.cgroup import fill_cgroup, kill_cgroup, remove_cgroup
 from sgpu_decl.agent.system.fast_stdlib import signal, signal_name
 from sgpu_decl.agent.system.kernel_features import in_words, shortcomings
@@ -122,9 +122,8 @@ class Supervisor:
         if spec["preflight"] is not None:
             self._preflight = self._make_preflight(tree)
         self._hangs = HangAlarm(
-            self._loop, self._group, self._record, spec["run_dir"],
-            lambda: self.stop_ranks("hung"),
-        )  # fmt: skip
+            self._record, lambda: self.leave_stacks(lambda: self.stop_ranks("hung"))
+        )
         self._monitor.on_message = self._hear_monitor
         self._ray: RayBootstrap | None = None
         if spec.get("ray"):
@@ -137,7 +136,7 @@ class Supervisor:
         self._idle: IdleWatch | None = None
         if spec["idle"] is not None:
             self._idle = IdleWatch(
-                spec["idle"], self._folder, self._loop, self._record, self._team.unused
+                spec["idle"], self._folder, self._loop, self._record, self._team.idle
             )
         self._progress: HangDetector | None = None
         if spec["progress_timeout"] is not None:
@@ -392,8 +391,13 @@ class Supervisor:
             if self._progress is not None:
                 self._progress.begin(self._restart)
 
+    def leave_stacks(self, then: Callable[[], None] = lambda: None) -> None:
+        """Have ranks write where they are, of this node and of those that it decides for."""
+        self._team.leave_stacks()
+        leave_stacks(self._group, self._loop, self._spec["run_dir"], self._restart, then)
+
     def _hung(self) -> None:
-        self._team.idle()
+        self._team.stalled()
         if self._stop is None and self._progress is not None:
             self._progress.begin(self._restart)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import say
 from sgpu_decl.agent.ranks.rank_start import rank_folder
@@ -27,6 +26,7 @@ STACKS = signal.SIGRTMIN + 8
 _LOOKS = 4  # in one progress_timeout: a hang is reported after at most 1.25 of it
 _IDLE_SHARE = 0.01  # of one processor: threads that only wait still wake up at times
 _DUMP_TIME = 0.3
+_LOOKED_AT = 10.0  # seconds for the processes of all ranks that do not write their stacks
 _CALLER_LOOK = 0.2  # seconds between two looks, if the kernel does not report the end of a process
 
 
@@ -104,29 +104,57 @@ def leave_stacks(
 ) -> None:
     """Have the Python ranks of this node write their stacks, note of others where they are, and go
     on with `then`."""
+    others: dict[str, int] = {}
     for rank, pid in group.living.items():
-        if not group.python:
-            with suppress(OSError):  # the disk is full
-                path = os.path.join(rank_folder(run_dir, rank, restart), "fault.log")
-                with open(path, "a", encoding="utf-8") as file:
-                    file.write(processes.places_of_processes(pid))
-        elif processes.handles(pid, STACKS):  # else it executed a program, and would die
+        if group.python and processes.handles(pid, STACKS):
             os.kill(pid, STACKS)
-    loop.after("progress", _DUMP_TIME, then)
+        else:  # it is a command, or executed a program, and would die
+            others[os.path.join(rank_folder(run_dir, rank, restart), "fault.log")] = pid
+    ended = [not others]
+    until = time.monotonic() + _LOOKED_AT
+    if others:
+        parent = os.getpid()
+        try:
+            reader = os.fork()  # it waits for py-spy
+        except OSError:
+            reader = -1
+        if reader == 0:
+            _note_places(others, loop, parent)
+        if reader > 0:
+            loop.watch(reader, lambda *_: ended.append(True))
+
+    def look() -> None:
+        if any(ended) or time.monotonic() > until:
+            then()
+        else:
+            loop.after("progress", _DUMP_TIME, look)
+
+    loop.after("progress", _DUMP_TIME, look)
+
+
+def _note_places(others: Mapping[str, int], loop: Loop, parent: int) -> None:
+    """In a process of its own: write into each file where that process is."""
+    try:
+        loop.close()
+        processes.die_with_parent(parent)
+        signal.alarm(int(_LOOKED_AT))
+        from sgpu_decl.agent.ranks.rank_stacks import places_of_rank
+
+        for path, pid in others.items():
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(places_of_rank(pid, _LOOKED_AT / 2 / len(others)))
+    except OSError:
+        pass  # the disk is full
+    finally:
+        os._exit(0)
 
 
 class HangAlarm:
     """What the monitor of node 0 says about ranks that wait for others. A hang goes into the events
     and the log, and ends the run if `hang` or `progress_timeout` asks for that: calls `hung`."""
 
-    def __init__(
-        self, loop: Loop, group: RankGroup, record: AttemptRecord, run_dir: str,
-        hung: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._loop = loop
-        self._group = group
+    def __init__(self, record: AttemptRecord, hung: Callable[[], None]) -> None:
         self._record = record
-        self._run_dir = run_dir
         self._hung = hung
         self.reset()
 
@@ -136,8 +164,8 @@ class HangAlarm:
         self._ends = False
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Take a message of the monitor: the `wait` as in `monitor.json`, or None, whether it
-        `ends` the run, and the `restart` of its ranks."""
+        """Take a message of the monitor: the `wait` as in `monitor.json`, or None, and whether it
+        `ends` the run."""
         if self._ends:
             return  # its ranks are busy with their stacks
         wait = message["wait"]
@@ -149,7 +177,7 @@ class HangAlarm:
                 say(wait["summary"])
             if message["ends"]:
                 self._ends = True
-                leave_stacks(self._group, self._loop, self._run_dir, message["restart"], self._hung)
+                self._hung()
         elif self.wait is not None:
             self.wait = None
             self._record.event("hang_over")

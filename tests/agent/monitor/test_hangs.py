@@ -156,6 +156,9 @@ def test_a_rank_of_another_node_is_named(make_nodes: Make) -> None:
     assert summary.startswith("rank 2 (node 1) has not entered all_reduce #4 (main.py:")
     assert "3 ranks wait there for " in summary
     assert place("never_enters") in summary
+    others, last = ended["first_cause"]["traceback"].split("\n\nrank 2 differs from the others: ")
+    assert others.startswith("ranks 0-1, 3 have the same stacks:\n")
+    assert last.partition("\n")[0].endswith("in never_enters:")
 
 
 @expensive
