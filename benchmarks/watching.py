@@ -88,7 +88,7 @@ def _report(scratch: Path) -> Row:
         subprocess.run([SGPU, "report"], cwd=folder, env=environ, capture_output=True, check=True)
         times.append(time.perf_counter() - started)
     seconds = min(times)
-    size = (folder / "report-watched-1.html").stat().st_size
+    size = (folder / "sgpu-report-watched-1.html").stat().st_size
     return Row(
         what=f"sgpu report of {RANKS} ranks over 24 h, {size / 1e6:.1f} MB",
         took=f"{seconds:.1f} s",

@@ -11,6 +11,8 @@ from sgpu_decl.model.attempt_view import AttemptView, RankView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.rank_activity import RankActivity
 
+_DIGITS = 10
+
 
 class GpusOfRank(NamedTuple):
     """Of the GPUs of one rank: the mean of their use, in percent, and the sums of the memory that
@@ -38,7 +40,7 @@ def running_ranks(seen: Mapping[str, Any]) -> tuple[RankView, ...]:
         RankView(rank=int(rank), node_rank=int(node), state="running")
         for node, seen_there in _by_node(seen).items()
         for rank, used in _ranks_of(seen_there).items()
-        if used is not None and rank.isdigit() and node.isdigit()
+        if used is not None and _is_number(rank) and _is_number(node)
     ]
     return tuple(sorted(found, key=lambda one: one.rank))
 
@@ -53,6 +55,10 @@ def measured(
         there = [rank.rank for rank in view.ranks if str(rank.node_rank or 0) == number]
         usage |= _on_node(node, there)
     return _moment(seen.get("at")), [replace(one, **usage.get(one.rank, {})) for one in ranks]
+
+
+def _is_number(name: str) -> bool:
+    return name.isdecimal() and len(name) < _DIGITS
 
 
 def _by_node(seen: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LARGEST = 1 << 16  # bytes of a request
+_DIGITS = 10  # of a length; `int` refuses thousands of them
 _PATIENCE = 2.0  # seconds for a request: a slow one keeps others waiting
 _MOST = 100  # requests a second; more are slowed down
 
@@ -84,7 +85,7 @@ def _answer(connection: socket.socket, token: str, take: Callable[[Report], None
     if not first.startswith(("POST ", "PUT ", "PATCH ")):
         return "405 Method Not Allowed"
     length = headers.get("content-length", "")
-    if not length.isdigit() or int(length) > _LARGEST:
+    if not (length.isdecimal() and len(length) < _DIGITS) or int(length) > _LARGEST:
         return "413 Content Too Large"
     while len(body) < int(length):
         chunk = connection.recv(_LARGEST)

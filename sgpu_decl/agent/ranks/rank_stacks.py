@@ -93,10 +93,10 @@ def stack_of_rank(run_dir: str, rank: int, restart: int, pid: int) -> list[tuple
     return [(one["name"], one["file"], int(one["line"])) for one in frames if one is not None]
 
 
-def places_of_rank(pid: int, seconds: float) -> str:
+def places_of_rank(pid: int, until: float) -> str:
     """Where a rank is that does not write its stacks itself: those of its Python programs, if
-    py-spy is there, may read them, and does within that time; else what the kernel tells."""
-    stacks, _ = _seen_by_py_spy(pid, time.monotonic() + seconds)
+    py-spy is there, may read them, and does by that time; else what the kernel tells."""
+    stacks, _ = _seen_by_py_spy(pid, until)
     return stacks or processes.places_of_processes(pid)
 
 

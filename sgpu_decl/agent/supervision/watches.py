@@ -140,9 +140,10 @@ def _note_places(others: Mapping[str, int], loop: Loop, parent: int) -> None:
         signal.alarm(int(_LOOKED_AT))
         from sgpu_decl.agent.ranks.rank_stacks import places_of_rank
 
+        until = time.monotonic() + _LOOKED_AT / 2
         for path, pid in others.items():
             with open(path, "a", encoding="utf-8") as file:
-                file.write(places_of_rank(pid, _LOOKED_AT / 2 / len(others)))
+                file.write(places_of_rank(pid, until))
     except OSError:
         pass  # the disk is full
     finally:

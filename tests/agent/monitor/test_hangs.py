@@ -11,7 +11,7 @@ import pytest
 from sgpu_decl.agent.attempt.attempt_status import request_cancel
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.system.processes import variables
-from sgpu_decl.rendering.spec import Entry, Warm
+from sgpu_decl.rendering.spec import Entry, IdleSpec, Warm
 from tests.support import require
 
 pytestmark = pytest.mark.torch
@@ -117,7 +117,8 @@ def test_ranks_that_wait_for_one_that_works_are_no_hang(
     make_attempt: Make, program: str, waits_for: int | None
 ) -> None:
     require("torch")
-    attempt = launched(make_attempt, program, HEALTHY, hang_after=2.0)
+    idle = IdleSpec(below=5.0, seconds=3.0)
+    attempt = launched(make_attempt, program, HEALTHY, hang_after=2.0, idle=idle)
     attempt.until(lambda: measured(attempt) or not attempt.carriers())
     begun = measured(attempt)
     assert begun is not None, attempt.log(0, "stderr")
@@ -135,7 +136,7 @@ def test_ranks_that_wait_for_one_that_works_are_no_hang(
     (attempt.folder / "output" / "go").touch()
     ended = attempt.wait()
     assert ended["state"] == "succeeded", (ended["first_cause"], attempt.log(0, "stderr"))
-    assert attempt.events("hang") == []
+    assert attempt.events("hang") == attempt.events("idle") == []
     assert not any(wait["alarm"] for wait in waits), waits
     if waits_for is not None:
         print(waits[-1]["summary"])

@@ -12,7 +12,7 @@ import pytest
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.system.secrets import Redactor
 from sgpu_decl.backends.local.local_activity import LocalActivity
-from sgpu_decl.backends.monitor_activity import MonitorActivity, gpus_of_ranks
+from sgpu_decl.backends.monitor_activity import MonitorActivity, gpus_of_ranks, running_ranks
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, RankView
@@ -176,3 +176,15 @@ def test_a_pipe_in_the_place_of_a_log_stops_nobody(tmp_path: Path) -> None:
     (one,) = looked(tmp_path)
     assert one.last_line is None
     assert LocalActivity(tmp_path, str).newest_lines(view(1), 0) == [""]
+
+
+def test_ranks_that_no_platform_names_are_those_that_monitors_see() -> None:
+    seen = {
+        "ranks": {"1": {"cpu": 3}, "0": {"cpu": 2}, "2": None},
+        "others": {"1": {"ranks": {"3": {"cpu": 1}}}, "x": {"ranks": {"4": {}}}, "2": "no node"},
+    }
+    found = [(one.rank, one.node_rank, one.state) for one in running_ranks(seen)]
+    assert found == [(0, 0, "running"), (1, 0, "running"), (3, 1, "running")]
+    garbage: dict[str, Any]
+    for garbage in ({}, {"ranks": []}, {"ranks": {"\xb2": {}, "9" * 5000: {}, "-1": {}}}):
+        assert running_ranks(garbage) == ()

@@ -721,6 +721,12 @@ def test_a_store_that_nodes_cannot_reach_is_said(
         assert found.place.line == 9
 
 
+def test_a_report_that_no_mlflow_run_takes_is_said(planned: Planned) -> None:
+    found = checks(planned(more="report: true\n"))["report_unkept"]
+    assert (found.severity, found.place.line) == ("warning", 9)
+    assert found.summary.endswith("adds the page to no MLflow run: nodes cannot reach its store")
+
+
 def test_without_tracking_the_store_does_not_matter(planned: Planned) -> None:
     assert "tracking_unreachable" not in checks(planned(more="mlflow: {enabled: false}\n"))
 
