@@ -6,8 +6,7 @@ monitor.json         replaced each second: `at`, when that was; `ranks` by their
                      `usage`, see `UsageSums.to_json`, null where nothing is known; `idle`, see
                      `IdleWindow.to_json`, and `rank_wait`, see `CollectiveWait.to_json`, null where
                      that is not so; on node 0 also `others`, the same of other nodes by their
-                     numbers
-monitor.N.json       on node 0: what that of node N was, some seconds ago
+                     numbers, some seconds ago
 RANK/progress.json   in the folder of a rank: what `runtime.report_progress` was told last
 """
 
@@ -24,11 +23,6 @@ SERIES = "series.db"
 MONITOR = "monitor.json"
 REPORTED = "progress.json"
 LONGEST = 1 << 19  # bytes of a message between a monitor and its supervisor
-
-
-def monitor_of(node: int) -> str:
-    """The name of the file on node 0 for what the monitor of another node sees."""
-    return f"monitor.{node}.json"
 
 
 USAGE = ("seconds", "nodes", "processors", "processors_there", "memory", "memory_there", "gpus",

@@ -26,7 +26,6 @@ from sgpu_decl.agent.attempt.monitor_files import (
     LONGEST,
     MONITOR,
     REPORTED,
-    monitor_of,
     monitored,
 )
 from sgpu_decl.agent.monitor.device_usage import DeviceUsage
@@ -49,13 +48,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 _EACH = 1.0  # seconds
+_SENT = 5.0  # seconds between two messages to the monitor of node 0
 _SILENT = 30.0  # seconds after which a monitor elsewhere has seen nothing new
 _TAIL = 1 << 16  # bytes of a log that are looked at each time
 _STREAMS = ("stderr.log", "stdout.log")
 
 
 class Monitor:
-    """For the ranks of one node of `nodes` in `folder`, started for the `restart`-th time.
+    """For the ranks of one node in `folder`, started for the `restart`-th time.
 
     `living` are their processes by their numbers. Programs report progress at the socket
     `listening`, with the `token`. The `supervisor` hears at a socket what it has to know.
@@ -67,7 +67,6 @@ class Monitor:
         folder: str,
         *,
         node: int,
-        nodes: int,
         restart: int,
         living: Mapping[int, int],
         devices: Sequence[str],
@@ -76,7 +75,9 @@ class Monitor:
         supervisor: socket.socket,
     ) -> None:
         self._folder = folder
-        self._others = range(1, nodes) if node == 0 else range(0)
+        self._sends = node > 0  # what it sees, to the monitor of node 0
+        self._send_due = 0.0
+        self._elsewhere: dict[str, tuple[float, Any]] = {}
         self._listening = socket.socket(fileno=listening) if listening >= 0 else None
         self._token = token
         self._usage = {rank: RankUsage(pid) for rank, pid in living.items()}
@@ -128,7 +129,11 @@ class Monitor:
                 message = self._receive()
                 if message is None:
                     break
-                self._hangs.take(message["node"], message["ranks"])
+                node = message["node"]
+                if "looks" in message:
+                    self._hangs.take(node, message["looks"])
+                else:
+                    self._elsewhere[str(node)] = (time.monotonic(), message["seen"])
                 continue
             self.look()
             due = max(due + _EACH, time.monotonic())
@@ -170,25 +175,22 @@ class Monitor:
             "devices": devices,
             "progress": progress,
             "usage": self._sums.to_json(),
-            "others": self._seen_elsewhere(),
+            "others": {
+                node: seen
+                for node, (came, seen) in self._elsewhere.items()
+                if time.monotonic() - came < _SILENT
+            },
             "idle": self._idle and self._idle.to_json(),
             "rank_wait": self._hangs.wait.to_json() if self._hangs.wait is not None else None,
         }
+        if self._sends and clock >= self._send_due:
+            self._send_due = clock + _SENT
+            self._send({"seen": now})
         try:
             write_atomic(self._folder, MONITOR, encode(now))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise  # the folder is gone: nobody looks any more
-
-    def _seen_elsewhere(self) -> dict[str, Any]:
-        """What the monitors of other nodes saw, of those that do still look."""
-        found = {}
-        for node in self._others:
-            name = monitor_of(node)
-            with suppress(OSError):
-                if time.time() - os.stat(os.path.join(self._folder, name)).st_mtime < _SILENT:
-                    found[str(node)] = read_json(self._folder, name)
-        return found
 
     def _take(self, report: Report) -> None:
         """Note a report; called in the thread of the server, too."""

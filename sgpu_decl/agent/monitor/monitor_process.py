@@ -136,7 +136,7 @@ class MonitorProcess:
 
             restart, living, devices = self._what
             monitor = Monitor(
-                self._spec, self._folder, node=self._node.number, nodes=self._node.count,
+                self._spec, self._folder, node=self._node.number,
                 restart=restart, living=living, devices=devices, listening=listening,
                 token=self._token, supervisor=socket.socket(fileno=supervisor),
             )  # fmt: skip

@@ -11,7 +11,7 @@ host, and sends it with the start. A node whose code or environment is missing s
 starts no ranks: agent 0 then reports one error that names the node.
 
     follower ─▶ agent 0   ended {rank, ...} · refused · ready · stalled · idle {outcome} · signal
-                          · swept {left, usage} · ray {...} · seen {ranks, ...} · looks [...]
+                          · swept {left, usage} · ray {...} · monitor {seen or looks}
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stacks · stop · kill
                           · finish {outcome} · ray {...}
 """
@@ -20,16 +20,8 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 
-from sgpu_decl.agent.attempt.attempt_files import encode, read_json, write_atomic
-from sgpu_decl.agent.attempt.monitor_files import (
-    MONITOR,
-    idle_pause,
-    monitor_of,
-    monitored,
-    usage_in,
-)
+from sgpu_decl.agent.attempt.monitor_files import idle_pause, monitored, usage_in
 from sgpu_decl.agent.attempt.outcome import Outcome
 from sgpu_decl.agent.attempt.previous_output import left_output
 from sgpu_decl.agent.attempt.verdict import RankEnding
@@ -58,14 +50,13 @@ if TYPE_CHECKING:
         def write_tracking(self, answer: dict[str, Any]) -> None: ...
         def ray_reported(self, node: int, message: Mapping[str, Any]) -> None: ...
         def ray_ordered(self, message: Mapping[str, Any]) -> None: ...
-        def looks_reported(self, node: int, ranks: list[Any]) -> None: ...
+        def monitor_reported(self, node: int, message: Mapping[str, Any]) -> None: ...
         def leave_stacks(self) -> None: ...
         def judge(self) -> None: ...
         def finish(self, outcome: Outcome) -> None: ...
 
 
 SILENCE = 10.0
-_SEEN = 5.0  # seconds between two looks at what the monitor of a node saw
 _PATIENCE = 600.0  # seconds until all nodes must have joined, without a startup_timeout
 
 
@@ -177,8 +168,8 @@ class Team:
     def leave_stacks(self) -> None:
         """Have the ranks of the other nodes write their stacks."""
 
-    def report_looks(self, ranks: list[Any]) -> None:
-        """Tell agent 0 what the monitor of this node sees."""
+    def report_monitor(self, message: dict[str, Any]) -> None:
+        """Tell the monitor of node 0 what that of this node sees."""
 
     def ended(self, ending: RankEnding) -> None:
         """A rank of this node has ended."""
@@ -319,12 +310,8 @@ class Leader(Team):
             self.actions.rank_refused(Outcome(**message["refused"]))
         elif "ray" in message:
             self.actions.ray_reported(node, message["ray"])
-        elif "seen" in message:
-            records = self.node.records(self._spec["run_dir"])
-            with suppress(OSError):
-                write_atomic(records, monitor_of(node), encode(message["seen"]))
-        elif "looks" in message:
-            self.actions.looks_reported(node, message["looks"])
+        elif "monitor" in message:
+            self.actions.monitor_reported(node, message["monitor"])
         elif "signal" in message:
             self._record.event("signal", name=message["signal"], node=node)
             self.actions.stop_ranks("cancelled")
@@ -390,7 +377,6 @@ class Follower(Team):
         self._link = link
         self._record = record
         self._patience = spec["startup_timeout"] or _PATIENCE
-        self._seen_at: object = None
         link.on_joined = self._joined
         link.on_message = self._receive
         link.on_lost = self._lost
@@ -413,8 +399,8 @@ class Follower(Team):
     def idle(self, outcome: Outcome) -> None:
         self._link.send({"idle": outcome.message()})
 
-    def report_looks(self, ranks: list[Any]) -> None:
-        self._link.send({"looks": ranks})
+    def report_monitor(self, message: dict[str, Any]) -> None:
+        self._link.send({"monitor": message})
 
     def ended(self, ending: RankEnding) -> None:
         self._link.send({"ended": ending.message(time.monotonic_ns())})
@@ -452,24 +438,13 @@ class Follower(Team):
         elif "kill" in message:
             self.actions.kill_ranks()
         elif "finish" in message:
-            self._loop.cancel("seen")
             self._link.close()
             self.actions.finish(Outcome(**message["finish"]))
 
     def _joined(self) -> None:
         self.decides = False
-        self._show_seen()
-
-    def _show_seen(self) -> None:
-        """Bring what the monitor of this node sees to that of node 0, now and then."""
-        seen = read_json(self.node.records(self._spec["run_dir"]), MONITOR)
-        if seen is not None and seen.get("at") != self._seen_at:
-            self._seen_at = seen.get("at")
-            self._link.send({"seen": seen})
-        self._loop.after("seen", _SEEN, self._show_seen)
 
     def _lost(self, why: str) -> None:
-        self._loop.cancel("seen")
         self.decides = True
         self._record.event("node_lost", node=0, reason=why)
         self.actions.node_lost(0, why)

@@ -402,14 +402,14 @@ class Supervisor:
             self._progress.begin(self._restart)
 
     def _hear_monitor(self, message: dict[str, Any]) -> None:
-        if "looks" in message:
-            self._team.report_looks(message["looks"])
+        if self._node.number:
+            self._team.report_monitor(message)
         elif self._stop is None:
             self._hangs.hear(message)
 
-    def looks_reported(self, node: int, ranks: list[Any]) -> None:
+    def monitor_reported(self, node: int, message: Mapping[str, Any]) -> None:
         """The monitor of another node sent what it sees."""
-        self._monitor.send({"node": node, "ranks": ranks})
+        self._monitor.send({"node": node, **message})
 
     # ── stopping ─────────────────────────────────────────────────────────────────────────────
 
