@@ -44,7 +44,7 @@ class RankLook:
         answer: what it answered last, if it ever did; `now`: whether it did
             lately.
         stood: seconds since it entered or completed a collective, or was elsewhere.
-        idle: seconds in which it neither worked nor moved.
+        idle: seconds in which it neither worked nor moved, or since it has ended.
     """
 
     __slots__ = ("answer", "idle", "node", "now", "rank", "state", "stood")
@@ -286,17 +286,18 @@ def _waiting_for(
     for rank in missing:
         look = looks.get(rank)
         if look is None or not look.state:
-            kind, alarm = "ended", True
+            kind = "ended"  # maybe a moment ago, after the collective
         elif look.state in STOPPED:
             kind, alarm = "stopped", True
-        elif look.idle >= after / 2:
+        if look is None or look.idle >= after / 2:
             alarm = True
     first = missing[0]
     where = words.doing(first)
+    verb_is = "" if where.startswith("has") else "is "
     if not alarm:
-        verb = "which is" if len(missing) == 1 else f"and rank {first} is"
+        which = "which" if len(missing) == 1 else f"and rank {first}"
         summary = f"{_many(waiters)} for {words.name(missing)}"
-        summary += f", {verb} {where}" if where else ""
+        summary += f", {which} {verb_is}{where}" if where else ""
         return CollectiveWait(
             kind, summary, ranks=missing, waiting=waiters, seconds=seconds, alarm=False
         )
@@ -304,7 +305,7 @@ def _waiting_for(
     summary = f"{words.name(missing)} {has} not {verb} {what}; {_many(waiters)} there for"
     summary += f" {span(seconds)}"
     if where:
-        summary += f"; rank {first} {'' if where.startswith('has') else 'is '}{where}"
+        summary += f"; rank {first} {verb_is}{where}"
     return CollectiveWait(
         kind, summary, ranks=missing, waiting=waiters, seconds=seconds, alarm=True
     )

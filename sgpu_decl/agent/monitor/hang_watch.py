@@ -42,6 +42,7 @@ class _Rank:
         self.silent = 0  # looks since its last answer
         self.stood_since = self.idle_since = began
         self.asked_by_signal = False
+        self.lives = True
         self._woken: tuple[float, int] | None = None
 
     def wakes(self, now: float) -> bool:
@@ -150,6 +151,8 @@ class HangWatch:
         if one.wakes(now):
             one.idle_since = now
         state = fields[0].decode() if fields and fields[0] not in (b"Z", b"X") else ""
+        if not state and one.lives:
+            one.lives, one.idle_since = False, now
         return RankLook(
             rank, node=self._node, state=state, answer=one.answer, now=one.silent < _LATELY,
             stood=max(0.0, now - one.stood_since), idle=max(0.0, self._measured - one.idle_since),

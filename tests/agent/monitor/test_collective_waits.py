@@ -101,10 +101,17 @@ def test_what_differed_and_ended_keeps_nobody_waiting() -> None:
     assert (wait.kind, wait.alarm, wait.ranks) == ("missing", False, (2,))
 
 
-@pytest.mark.parametrize(("state", "kind"), [("T", "stopped"), ("", "ended")])
-def test_a_rank_that_cannot_go_on(state: str, kind: str) -> None:
-    wait = seen(waiting(0), waiting(1), look(2, call(1840), state=state, idle=0.0))
+@pytest.mark.parametrize(("state", "kind", "idle"), [("T", "stopped", 0.0), ("", "ended", 100.0)])
+def test_a_rank_that_cannot_go_on(state: str, kind: str, idle: float) -> None:
+    wait = seen(waiting(0), waiting(1), look(2, call(1840), state=state, idle=idle))
     assert (wait.kind, wait.alarm, wait.ranks) == (kind, True, (2,))
+
+
+def test_a_rank_that_has_just_ended_may_have_entered_the_collective_before() -> None:
+    """What it answered last, and what the others did, is older than its end."""
+    wait = seen(waiting(0), waiting(1), look(2, call(1840), state="", idle=0.0))
+    assert (wait.kind, wait.alarm) == ("ended", False)
+    assert wait.summary == "2 ranks wait for rank 2, which has ended"
 
 
 def test_a_chain_ends_at_the_rank_that_does_not_wait() -> None:

@@ -136,7 +136,9 @@ def test_ranks_that_wait_for_one_that_works_are_no_hang(
     (attempt.folder / "output" / "go").touch()
     ended = attempt.wait()
     assert ended["state"] == "succeeded", (ended["first_cause"], attempt.log(0, "stderr"))
-    assert attempt.events("hang") == attempt.events("idle") == []
+    assert attempt.events("hang") == []
+    if program != "a_slow_network":  # which waits: it does use next to no processor
+        assert attempt.events("idle") == []
     assert not any(wait["alarm"] for wait in waits), waits
     if waits_for is not None:
         print(waits[-1]["summary"])
