@@ -10,7 +10,7 @@ from sgpu_decl.errors import StalePlan, StateMoved
 from sgpu_decl.model.plan_options import PlanOptions
 from sgpu_decl.planning.preparation import prepare
 from sgpu_decl.planning.prepared import Prepared
-from sgpu_decl.planning.target_rules import refuse_by_rules
+from sgpu_decl.planning.target_rules import refuse_by_rules, without_rule_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.model.call import Call
@@ -61,7 +61,7 @@ def roll_out(
 
 def _planned(project: "Project", source: PlanOptions | Prepared, events: RolloutEvents) -> Prepared:
     if isinstance(source, Prepared):
-        return source
+        return replace(source, plan=without_rule_checks(source.plan))
     project.guarded = False  # what is planned is about to be launched
     with events.planning() as progress:
         return prepare(project, source, progress=progress, for_apply=True)

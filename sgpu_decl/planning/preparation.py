@@ -36,6 +36,7 @@ from sgpu_decl.planning.ownership import lost_files
 from sgpu_decl.planning.plan_facts import PlanFacts, gather
 from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project, now
+from sgpu_decl.planning.target_rules import rule_checks
 
 if TYPE_CHECKING:
     from sgpu_decl.config.loaded import Loaded
@@ -125,6 +126,9 @@ def prepare(
     inputs = _with_facts(seen, project, gathered, *jobs)
     plan = _with_resumes(project, inputs, planner.plan(inputs))
     plan = _with_past_usage(project, inputs, plan)
+    if not for_apply and any(not change.idle for change in plan.changes):
+        compared = base is not None
+        plan = planner.with_infos(plan, rule_checks(project, checkout, compared=compared))
     git = checkout.head
     if base is not None and git is not None:
         plan = _compared(project, plan, base, checkout, inputs)

@@ -4,10 +4,14 @@ edited so."""
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import SgpuError, StalePlan
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.backend_kinds import is_remote
+from sgpu_decl.model.plan import Plan
 from sgpu_decl.planning.checkout import Checkout
 from sgpu_decl.planning.location import ROOT_FILE
 from sgpu_decl.planning.project import Project
@@ -27,6 +31,7 @@ _CI = (
 """Of each CI: the variable of the commit, those of its branch (the first that is set counts; the
 first of all is set for pull requests alone), and what another one must be."""
 _DETACHED = "HEAD"
+_CODES = ("other_branch", "other_user", "review_required")
 
 
 def refuse_by_rules(project: Project, *, reviewed: bool) -> None:
@@ -42,43 +47,83 @@ def refuse_by_rules(project: Project, *, reviewed: bool) -> None:
     rules = _rules_of(project)
     if rules is None:
         return
-    target = f"the target `{project.target}`"
-    if rules.branch is not None:
-        _refuse_branch(Checkout(project.root), target, *rules.branch)
-    if rules.user is not None:
-        _refuse_user(project, target, *rules.user)
+    if (refused := _other_branch(project, Checkout(project.root), rules)) is not None:
+        raise refused.error(code="other_branch")
+    if (refused := _other_user(project, rules, unknown=True)) is not None:
+        raise refused.error(code="other_user")
     if rules.reviewed is not None and not reviewed:
         raise StalePlan(
-            f"{target} requires a review (`{rules.reviewed}`)",
+            f"the target `{project.target}` requires a review (`{rules.reviewed}`)",
             hint="propose the changes with `sgpu plan --propose`; after the review, apply with "
             "`sgpu apply --reviewed`",
             code="review_required",
         )
 
 
-def _rules_of(project: Project) -> "TargetRules | None":
-    """Those of the root file, without its runs: a function that is called has the file of its
-    project."""
-    file = project.file
-    if file is None or file.suffix in (".py", ".ipynb"):
-        file = project.root / ROOT_FILE
-    if project.target is None or not file.is_file():
+def rule_checks(project: Project, checkout: Checkout, *, compared: bool) -> Iterator[Diagnostic]:
+    """Find why an apply of what is planned here would be refused, as far as that is known: nothing
+    is found of a login that is not. A review is a note, because proposals come after a plan.
+
+    Args:
+        compared: whether the plan shows what a branch changes, so that others apply it later.
+    """
+    rules = _rules_of(project)
+    if rules is None:
+        return
+    if (refused := _other_branch(project, checkout, rules)) is not None:
+        yield refused.finding(code="other_branch", compared=compared)
+    if (refused := _other_user(project, rules, unknown=False)) is not None:
+        yield refused.finding(code="other_user", compared=compared)
+    if rules.reviewed is not None:
+        yield Diagnostic(
+            code="review_required",
+            severity=Severity.INFO,
+            summary=f"the target `{project.target}` requires a review: an apply carries out only "
+            "what proposals show",
+            place=rules.reviewed,
+            hint="propose the changes with `sgpu plan --propose`; after the review, apply with "
+            "`sgpu apply --reviewed`",
+        )
+
+
+def without_rule_checks(plan: Plan) -> Plan:
+    """A saved plan where it is applied: what its rules say is known there."""
+    return replace(plan, checks=tuple(one for one in plan.checks if one.code not in _CODES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refusal:
+    """`rule` is what the target says, `found` what is not so."""
+
+    rule: str
+    place: "Place"
+    found: str
+    hint: str
+
+    def error(self, *, code: str) -> SgpuError:
+        message = f"{self.rule} (`{self.place}`), and {self.found}"
+        return SgpuError(message, hint=self.hint, code=code)
+
+    def finding(self, *, code: str, compared: bool) -> Diagnostic:
+        return Diagnostic(
+            code=code,
+            severity=Severity.INFO if compared else Severity.WARNING,
+            summary=f"`sgpu apply` would be refused here: {self.rule}, and {self.found}",
+            place=self.place,
+            hint=self.hint,
+        )
+
+
+def _other_branch(project: Project, checkout: Checkout, rules: "TargetRules") -> _Refusal | None:
+    if rules.branch is None:
         return None
-    files, _ = ProjectText(file).parsed
-    if files is None or files.kind != "project":
-        return None  # whoever reads the file says what is wrong with it
-    from sgpu_decl.config.target_rules import target_rules
-
-    return target_rules(files.root, project.target)
-
-
-def _refuse_branch(checkout: Checkout, target: str, branch: str, place: "Place") -> None:
+    branch, place = rules.branch
     head = checkout.head
     here = None if head is None else head.branch
     if here == _DETACHED and head is not None:
         here = ci_branch(head.commit, os.environ)
     if here == branch:
-        return
+        return None
     if head is None:
         found, hint = "this is no git checkout", f"apply from a checkout of `{branch}`"
     elif here is None:
@@ -90,11 +135,24 @@ def _refuse_branch(checkout: Checkout, target: str, branch: str, place: "Place")
     else:
         found = f"this is `{here}`"
         hint = f"merge it, and apply from `{branch}`; to try it, use a target without `branch`"
-    raise SgpuError(
-        f"{target} is applied from the branch `{branch}` only (`{place}`), and {found}",
-        hint=hint,
-        code="other_branch",
-    )
+    rule = f"the target `{project.target}` is applied from the branch `{branch}` only"
+    return _Refusal(rule=rule, place=place, found=found, hint=hint)
+
+
+def _rules_of(project: Project) -> "TargetRules | None":
+    """Those of the root file, without its runs: a function that is called has the file of its
+    project."""
+    file, shown = project.file, project.shown
+    if file is None or file.suffix in (".py", ".ipynb"):
+        file, shown = project.root / ROOT_FILE, ROOT_FILE
+    if project.target is None or not file.is_file():
+        return None
+    files, _ = ProjectText(file, shown).parsed
+    if files is None or files.kind != "project":
+        return None  # whoever reads the file says what is wrong with it
+    from sgpu_decl.config.target_rules import target_rules
+
+    return target_rules(files.root, project.target)
 
 
 def ci_branch(commit: str | None, environ: Mapping[str, str]) -> str | None:
@@ -111,17 +169,21 @@ def ci_branch(commit: str | None, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def _refuse_user(project: Project, target: str, user: str, place: "Place") -> None:
+def _other_user(project: Project, rules: "TargetRules", *, unknown: bool) -> _Refusal | None:
+    """The first login of another user; one that is not known counts if `unknown`."""
+    if rules.user is None:
+        return None
+    user, place = rules.user
     for here, where in _logins(project):
-        if here != user:
-            raise SgpuError(
-                f"{target} is applied by `{user}` only (`{place}`), and {where} is `{here}`"
-                if here is not None
-                else f"{target} is applied by `{user}` only (`{place}`), and {where} is not known",
+        if here != user and (unknown or here is not None):
+            return _Refusal(
+                rule=f"the target `{project.target}` is applied by `{user}` only",
+                place=place,
+                found=f"{where} is not known" if here is None else f"{where} is `{here}`",
                 hint="log in as that user or service principal, or let CI apply: a plan needs "
                 "neither",
-                code="other_user",
             )
+    return None
 
 
 def _logins(project: Project) -> "Iterator[tuple[str | None, str]]":

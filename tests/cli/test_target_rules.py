@@ -39,6 +39,33 @@ def test_another_branch_is_refused_and_planned(sgpu: Shell) -> None:
     sgpu.done(*PROD)
 
 
+def test_a_plan_says_that_apply_would_be_refused(sgpu: Shell) -> None:
+    project(sgpu, f"branch: main, requires: reviewed, user: {user_name()}")
+    shown = sgpu.done("plan", "-t", "prod", "--strict", "--out", "run.plan").out
+    assert (
+        "warning[other_branch]: `sgpu apply` would be refused here: the target `prod` is applied "
+        "from the branch `main` only, and this is `fix`" in shown
+    )
+    assert "hint: merge it, and apply from `main`; to try it, use a target without" in shown
+    assert "info[review_required]: the target `prod` requires a review" in shown
+    assert "other_user" not in shown
+    checks = sgpu.data("plan", "-t", "prod")["checks"]
+    assert [(one["id"], one["severity"], one["place"]["line"]) for one in checks] == [
+        ("other_branch", "warning", 4),
+        ("review_required", "info", 4),
+    ]
+    assert "would be refused here" in sgpu.done("plan", "-t", "prod", "-o", "markdown").out
+    # A plan for a review is applied by others.
+    compared = sgpu.data("plan", "-t", "prod", "--base", "HEAD")["checks"]
+    assert {one["severity"] for one in compared} == {"info"}
+
+    git(sgpu, "switch", "-q", "-c", "main")
+    assert "other_branch" not in sgpu.done("plan", "-t", "prod", "--propose").out
+    applied = sgpu.done("apply", "run.plan", "--reviewed")
+    assert "refused here" not in applied.out + applied.err
+    assert sgpu.data("plan", "-t", "prod")["checks"] == []  # nothing is left to be applied
+
+
 def test_a_detached_head_has_the_branch_that_a_ci_names_for_its_commit(sgpu: Shell) -> None:
     project(sgpu, "branch: main")
     git(sgpu, "switch", "-q", "--detach")
@@ -91,6 +118,7 @@ def test_a_review_is_a_proposal(sgpu: Shell) -> None:
 
 def test_another_login_is_refused(sgpu: Shell) -> None:
     project(sgpu, "user: 1f3e-ci")
+    assert "warning[other_user]" in sgpu.done("plan", "-t", "prod").out
     err = sgpu.exits(1, *PROD).err
     assert "applied by `1f3e-ci` only" in err
     assert f"the user of this machine is `{user_name()}`" in err
