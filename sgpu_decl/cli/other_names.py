@@ -43,6 +43,8 @@ SYNONYMS = {
     "get": "show",
     "info": "show",
     "history": "show",
+    "browse": "open",
+    "view": "open",
     "download": "fetch",
     "output": "fetch",
     "outputs": "fetch",
@@ -113,7 +115,7 @@ _SHELL = (
 OTHER_WAYS = {
     **dict.fromkeys(("import", "bind"), _ADOPT),
     "unbind": "`sgpu state rm job.NAME` forgets a job, which stays in the workspace",
-    **dict.fromkeys(("metrics", "tensorboard", "ui", "dashboard", "board", "open"), _PAGES),
+    **dict.fromkeys(("metrics", "tensorboard", "ui", "dashboard", "board"), _PAGES),
     **dict.fromkeys(("restart", "rerun", "retry", "resume", "requeue", "taint", "replace"), _AGAIN),
     **dict.fromkeys(("login", "auth", "configure", "config", "whoami"), _LOGIN),
     **dict.fromkeys(("ssh", "shell", "console"), _SHELL),

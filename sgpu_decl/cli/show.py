@@ -20,7 +20,7 @@ from sgpu_decl.cli.options import (
 from sgpu_decl.cli.results import names_table, show_table
 from sgpu_decl.cli.run_names import is_path, open_named
 from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour
-from sgpu_decl.errors import NotFound, SgpuError
+from sgpu_decl.errors import SgpuError
 from sgpu_decl.views.status_json import run_object
 from sgpu_decl.views.status_text import run_details
 
@@ -110,14 +110,7 @@ def _note_run_of_that_name(source: ProjectSource, name: str) -> None:
 
 
 def _show_job(session: "Session", name: str, output: str) -> int:
-    jobs = session.jobs.find(name)
-    if len(jobs) > 1:
-        raise NotFound(
-            f"`{name}` names {len(jobs)} jobs",
-            hint=f"name one of them, such as `{jobs[0].address}`",
-            code="ambiguous",
-        )
-    job = session.jobs.show(jobs[0])
+    job = session.jobs.show(session.jobs.find_one(name))
     if output == "json":
         from sgpu_decl.model.job import whole_job_fields
 

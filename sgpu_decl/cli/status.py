@@ -1,5 +1,7 @@
 """`sgpu status`."""
 
+import os
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +12,15 @@ from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.next_steps import complete
 from sgpu_decl.cli.options import ProjectSource, offline_option, output_option, project_options
 from sgpu_decl.cli.run_names import is_path, open_named
-from sgpu_decl.cli.terminal_output import answer, note, now, show, takes_colour, takes_keys
+from sgpu_decl.cli.terminal_output import (
+    answer,
+    note,
+    now,
+    show,
+    takes_colour,
+    takes_keys,
+    terminal_width,
+)
 from sgpu_decl.errors import Usage
 from sgpu_decl.views.status_json import status_objects
 from sgpu_decl.views.status_text import nothing_live, status_table, way_out_notes
@@ -67,7 +77,7 @@ def command(*, source: ProjectSource, names: tuple[str, ...], watch: bool, outpu
 
     colour = takes_colour(sys.stdout)
     if views:
-        show(status_table(views, now=now(), colour=colour, hints=complete))
+        _show_table(views, status_table(views, now=now(), colour=colour, hints=complete))
         for line in way_out_notes(views):
             note(line)
     if not (views or jobs):
@@ -78,6 +88,27 @@ def command(*, source: ProjectSource, names: tuple[str, ...], watch: bool, outpu
         show(("\n" if views else "") + job_table(jobs, now=now(), colour=colour))
     _show_tracking(session, views)
     return 0
+
+
+def _show_table(views: "Sequence[AttemptView]", table: str) -> None:
+    """Show a line for each run. If stdout is a terminal that has a way or room to show it, the line
+    has a link to the page of the run."""
+    width = terminal_width(sys.stdout)
+    if width is None:
+        show(table)
+        return
+    from sgpu_decl.diagnostics.masks import mask
+    from sgpu_decl.views.terminal import neutral
+    from sgpu_decl.views.web_pages import linked_lines, run_pages, shows_links
+
+    here = platform.node()
+    pages = [next(iter(run_pages(view, here).values()), "") for view in views]
+    links = [("", ""), *zip(map(str, (view.ref for view in views)), pages, strict=True)]
+    lines = mask(neutral(table)).split("\n")
+    click.echo(
+        "\n".join(linked_lines(lines, links, escapes=shows_links(os.environ), width=width)),
+        color=True,
+    )
 
 
 def _check_watch(output: str) -> None:

@@ -76,6 +76,21 @@ class ProjectJobs:
         matches = match_addresses(names, addresses) if names else addresses
         return [resources[address] for address in sorted(matches)]
 
+    def find_one(self, name: str) -> Resource:
+        """As `find`, for calls that are about one job.
+
+        Raises:
+            NotFound: it matches nothing, or several jobs.
+        """
+        jobs = self.find(name)
+        if len(jobs) > 1:
+            raise NotFound(
+                f"`{name}` names {len(jobs)} jobs",
+                hint=f"name one of them, such as `{jobs[0].address}`",
+                code="ambiguous",
+            )
+        return jobs[0]
+
     def names_job(self, text: str) -> bool:
         """Whether an address, a name or a glob matches a recorded job and no run."""
         resources = self._project.believed().resources

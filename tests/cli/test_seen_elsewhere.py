@@ -283,7 +283,7 @@ def test_a_run_that_the_user_may_view_is_followed(team: Make) -> None:
     _applied(made.clone(0, ANN))
     (status,) = bob.data("status")["runs"]
     assert "unavailable" not in status
-    assert status["links"]["run"]
+    assert bob.done("open", "hello", "--print").out == status["links"]["run"] + "\n"
     bob.done("logs", "hello")
 
 

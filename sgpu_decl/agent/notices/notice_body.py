@@ -26,7 +26,8 @@ def notice_body(
     cause = outcome.get("first_cause") or {}
     summary = hide(str(cause.get("summary") or ""))[:_SUMMARY]
     seconds = _seconds(outcome.get("started_at"), outcome.get("ended_at"))
-    run_id, url = _mlflow_run(outcome.get("mlflow") or {})
+    tracked = outcome.get("mlflow") or {}
+    url = mlflow_page(tracked)
     line = f"{spec['name']}#{spec['attempt']} {outcome['state']}"
     line += f" after {_length(seconds)}" if seconds is not None else ""
     if summary:
@@ -54,7 +55,7 @@ def notice_body(
         "started_at": outcome.get("started_at"),
         "ended_at": outcome.get("ended_at"),
         "seconds": seconds,
-        "mlflow_run_id": run_id,
+        "mlflow_run_id": tracked.get("run_id"),
         "mlflow_url": url,
     }
 
@@ -81,10 +82,10 @@ def _length(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _mlflow_run(run: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the id of the MLflow run, and its page if its store has pages, as MLflow itself prints
-    it (`_log_url` of `mlflow/tracking/_tracking_service/client.py`)."""
+def mlflow_page(run: Mapping[str, Any]) -> str | None:
+    """Return the page of an MLflow run if its store has pages, as MLflow itself prints it
+    (`_log_url` of `mlflow/tracking/_tracking_service/client.py`)."""
     run_id, store = run.get("run_id"), str(run.get("tracking_uri") or "")
     if not run_id or "@" in store or not store.startswith(("https://", "http://")):
-        return run_id, None
-    return run_id, f"{store.rstrip('/')}/#/experiments/{run.get('experiment_id')}/runs/{run_id}"
+        return None
+    return f"{store.rstrip('/')}/#/experiments/{run.get('experiment_id')}/runs/{run_id}"

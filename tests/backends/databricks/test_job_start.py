@@ -94,6 +94,11 @@ def test_a_job_is_started_with_parameters_and_followed(shop: Shop) -> None:
     assert "on monday" in tasks["report"]["told"]
     assert "report: succeeded" in done.stderr
     assert len(launches(shop)) == 1
+    opened = sgpu(shop, "open", "nightly", "--print")
+    assert opened.stdout == told["launch"]["link"] + "\n", opened.stderr
+    job = sgpu(shop, "open", "job.nightly", "--print", "--page", "job").stdout
+    assert job != opened.stdout
+    assert job.startswith("http")
 
 
 def test_some_tasks_alone_and_what_is_skipped(shop: Shop) -> None:
