@@ -22,6 +22,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.storing.state_store import user_name
 
 if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.backends.activity_reader import ActivityReader
@@ -102,6 +103,11 @@ class Survey(Protocol):
         """Where the launches of a run go, and as whom: of what `check` has learnt. None for this
         machine, and where that is not known."""
         return None
+
+    def person(self, block: "BackendOptions") -> str | None:  # noqa: ARG002  a default
+        """Who launches with this `backend` block: the name of a user, or the display name of a
+        service principal; by default the user of this machine. None where that is not known."""
+        return user_name()
 
     def offers(self, block: "BackendOptions") -> "Sequence[GpuOffer]":  # noqa: ARG002  a default
         """The GPUs that runs with this `backend` block can ask for, as far as the backend can tell.

@@ -19,6 +19,7 @@ from sgpu_decl.config.run_reader import (
     read_run,
 )
 from sgpu_decl.config.target_overrides import OF_TARGETS, declared_targets, with_target
+from sgpu_decl.config.user_references import user_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors, in_order
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
@@ -109,6 +110,11 @@ def _of_files(
         production, left_out = project.production, project.left_out
         removed = project.removed
     runs = tuple(loaded_run(one) for one in declared_runs)
+    if context.references:
+        shared = "the target has `mode: production`" if production else None
+        if mode is not Mode.DEVELOPMENT and not yaml_nodes.is_nothing(root.entries.get("state")):
+            shared = shared or "several users share the state"
+        new_findings += tuple(user_findings(runs, jobs, shared=shared))
     return (
         Loaded(
             kind=files.kind, file=files.file, project_name=name, target=overrides.target,

@@ -4,8 +4,10 @@ import re
 from enum import StrEnum
 
 BASE = "default"  # the folder of what is applied without a target
-USER = "${user}"  # in the name of a job: who applies it
+USER = "${user}"
+"""In values of runs and jobs: who plans them, as `short_name` says it."""
 TARGET_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+_NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
 
 
 class Mode(StrEnum):
@@ -13,6 +15,11 @@ class Mode(StrEnum):
 
     DEVELOPMENT = "development"
     PRODUCTION = "production"
+
+
+def short_name(user: str) -> str:
+    """A user's name as bundles shorten it: what is before the `@`, letters and digits alone."""
+    return _NO_NAME.sub("_", user.partition("@")[0])
 
 
 def misnamed(name: str) -> str | None:

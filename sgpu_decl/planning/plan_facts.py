@@ -40,6 +40,7 @@ from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.ownership import Owners
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import EntrypointTexts, as_recorded
+from sgpu_decl.planning.user_values import with_user_values
 
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
@@ -108,6 +109,7 @@ def gather(
         for_apply: files of an environment that have to be read go into the store in the same pass.
         planned: whether a run or a job is.
     """
+    loaded = with_user_values(project, loaded)
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )

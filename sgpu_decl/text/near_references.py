@@ -35,9 +35,9 @@ _NO_OFFSET = re.compile(r"\$\{\w+:\s*[A-Za-z_]\w*\.\w")  # of OmegaConf: `${hydr
 _OF_BUNDLES = {
     "bundle.target": "target.name", "bundle.environment": "target.name",
     "bundle.name": "project.name", "bundle.git.commit": "git.commit",
-    "bundle.git.branch": "git.branch",
+    "bundle.git.branch": "git.branch", "workspace.current_user.short_name": "user",
 }  # fmt: skip
-_BUNDLE = re.compile(r"\$\{(bundle\.[a-z.]+)\}")
+_BUNDLE = re.compile(r"\$\{((?:bundle|workspace)\.[a-z_.]+)\}")
 _OTHER_NAMES = {
     "vars": "var", "variable": "var", "variables": "var",
     "envs": "env", "environ": "env", "environment": "env",

@@ -334,12 +334,14 @@ def test_in_development_names_tags_and_pauses_are_those_of_bundles(shop: Shop) -
 
 def test_the_user_stands_in_names_where_presets_say_it(shop: Shop) -> None:
     preset = "presets: {name_prefix: '${user} | ', paused: false}"
+    preset += ", jobs: {nightly: {tags: {owner: '${user}'}}}"
     shop.write(JOB + f"targets: {{dev: {{mode: development, {preset}}}, all: {{{preset}}}}}\n")
     me = shop.api("GET", "0/preview/scim/v2/Me")["userName"].partition("@")[0].replace("-", "_")
     for target in ("dev", "all"):
         (change,) = (one for one in shop.plan(target=target).changes if one.kind == "job")
         fields = {field.path: field.after for field in change.fields}
         assert fields["name"] == f"{me} | nightly"
+        assert fields["tags.owner"] == me
         assert fields["schedule.pause_status"] == "UNPAUSED"
 
 

@@ -26,9 +26,7 @@ from sgpu_decl.config.job import (
 from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.model.job import ONE, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.target import USER, Mode
-
-_NO_NAME = re.compile(r"[^\w]|_", re.UNICODE)
+from sgpu_decl.model.target import USER, Mode, short_name
 
 
 def describe(
@@ -130,11 +128,6 @@ def _run_as(run_as: RunAs | None) -> Json:
     if run_as.user is not None:
         return {"user_name": run_as.user}
     return {"service_principal_name": run_as.service_principal}
-
-
-def short_name(user: str) -> str:
-    """A user's name as bundles shorten it: what is before the `@`, letters and digits alone."""
-    return _NO_NAME.sub("_", user.partition("@")[0])
 
 
 def _named_in(title: str, template: str) -> str | None:

@@ -77,6 +77,12 @@ class DatabricksSurvey(RemoteSurvey):
             return None  # `check` says why
         return PlanPlatform(backend=str(config.backend.kind), host=host, user=user)
 
+    def person(self, block: BackendOptions) -> str | None:
+        try:
+            return self._workspaces.of(block).connection.person
+        except SgpuError:
+            return None  # `check` says why
+
     def offers(self, block: BackendOptions) -> Sequence[GpuOffer]:
         named = block.host if isinstance(block, DatabricksOptions) else None
         where = "serverless GPU compute" + (f" of {named}" if named is not None else "")
