@@ -137,6 +137,7 @@ class ErrorExplainer:
         node = spot.node
         value = _value_words(node)
         path = ".".join(self._fields(spot.parts))
+        path = path.removeprefix("defaults.job.").removeprefix("jobs.").removeprefix("tasks.")
         if kind == "missing" and value == "nothing":
             return "missing_key", f"{name} has no value", value_hint(path, node, "a value")
         if kind == "missing":

@@ -10,7 +10,15 @@ from sgpu_decl.config.backend import Backend
 from sgpu_decl.config.block import Block, Flag, Name, Positive, name_or_address
 from sgpu_decl.config.job_tasks import Notebook, Task
 from sgpu_decl.config.on_finish import Mail, Mails
-from sgpu_decl.config.other_tool_keys import EVENT_KEYS, JOB_KEYS, PERMISSION_KEYS, TRIGGER_KEYS
+from sgpu_decl.config.other_tool_keys import (
+    EVENT_KEYS,
+    HEALTH_KEYS,
+    JOB_KEYS,
+    NOTIFY_KEYS,
+    PERMISSION_KEYS,
+    RECIPIENT_KEYS,
+    TRIGGER_KEYS,
+)
 from sgpu_decl.config.run_blocks import Lifecycle, Permission
 from sgpu_decl.config.schedule import refuse_cron, zone_name
 from sgpu_decl.config.text_types import Duration, problem
@@ -186,6 +194,8 @@ class RunAs(Block):
 class Health(Block):
     """Which launches of a job are slow."""
 
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = HEALTH_KEYS
+
     longer_than: Annotated[Duration, AfterValidator(_whole_seconds)] = Field(
         description="A launch that takes longer is slow: `notify.slow` are told. It goes on."
     )
@@ -195,6 +205,7 @@ class Recipient(Block):
     """Who is told: a mail address, or a destination of the workspace."""
 
     short: ClassVar[str | None] = "email"
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = RECIPIENT_KEYS
 
     email: Mail | None = Field(None, description="A mail address; short form: the address alone.")
     webhook: str | None = Field(
@@ -222,6 +233,8 @@ _Recipients = tuple[Annotated[Recipient, BeforeValidator(_by_email)], ...]
 
 class Notify(Block):
     """Whom the platform tells of the launches of a job."""
+
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = NOTIFY_KEYS
 
     start: _Recipients = Field((), description="Who is told when a launch starts.")
     success: _Recipients = Field((), description="Who is told when a launch has succeeded.")

@@ -11,10 +11,12 @@ from sgpu_decl.agent.system.secrets import WEBHOOK_KEY, WEBHOOK_URL
 from sgpu_decl.config.block import SECRET, Block
 from sgpu_decl.config.entry import Command
 from sgpu_decl.config.env import SecretRef
+from sgpu_decl.config.other_tool_keys import MAIL_KEYS
 from sgpu_decl.config.text_types import Textual, problem
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.text.shape import OtherToolKey
 
 if TYPE_CHECKING:
     from sgpu_decl.config.run_reader import DeclaredRun
@@ -36,6 +38,7 @@ class Mails(Block):
     """What the platform of a job sends."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {"command": _OF_RUNS, "webhook": _OF_RUNS}
+    other_tools: ClassVar[Mapping[str, OtherToolKey]] = MAIL_KEYS
 
     success: tuple[Mail, ...] = Field(
         (), description="Who gets a mail when a run has succeeded (Databricks)."

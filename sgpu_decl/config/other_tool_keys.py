@@ -38,12 +38,15 @@ _BUDGET = "write `budget`"
 
 _SCHEDULE = "write a job in a project file: `jobs: {nightly: {run: NAME, schedule: '0 0 6 * * ?'}}`"
 _MAIL = "write `on_finish: {failure: [me@example.com]}`: mail when it has ended"
+_NOTIFY = "write `notify: {start: […], success: […], failure: [me@example.com], slow: […]}`"
 _WEBHOOK = "write `on_finish: {webhook: 'env:WEBHOOK_URL'}`"
 _RUN_AS = "remove it: a run or job is its owner's, who is the user that applies it"
 _TASKS = "write `run: NAME`, a run of this project, `notebook: {path: …}`, or `tasks: {NAME: …}`"
 _WHO = "write `permissions: [{level: view, group: users}]`"
 _PAUSED = "write `paused: true` or `paused: false`"
 _RESOURCES = "write jobs under `jobs`, and what they launch under `runs`; a bundle keeps the others"
+_CLUSTER = "remove it: compute is serverless, and `type` and `gpus` of a run name its GPUs"
+_TASK = "write `tasks: {NAME: {task: {…}}}`"
 _NOT_HERE = "remove it: sgpu sets nothing of the kind"
 
 
@@ -67,9 +70,12 @@ OTHER_TOOL_KEYS: Final = _keys(
     ("setup init", _PACKAGES),
     ("envs env_vars env_variables", _VARIABLES),
     ("environment", "write `env`; variables stand in `env.variables`"),
+    ("environments environment_key", "write `env`, such as `env: {base: gpu-4}`", "env"),
+    ("libraries", "write `env: {dependencies: […]}`", "env"),
     ("workdir working_dir cwd code_source", _ROOT),
     ("file_mounts volumes", _DATA),
-    ("max_retries retries max_restarts restarts", _RETRY),
+    ("max_retries min_retries retries max_restarts restarts", _RETRY),
+    ("min_retry_interval_millis", "write `retry: {backoff: 30s}`"),
     ("timeout_minutes timeout_seconds max_duration time_limit walltime", _TIMEOUT),
     ("docker_image image_id container docker", _IMAGE),
     ("usage_policy_name usage_policy_id budget_policy_id", _BUDGET),
@@ -83,7 +89,12 @@ OTHER_TOOL_KEYS: Final = _keys(
     ("webhook_notifications webhook webhooks", _WEBHOOK),
     ("run_as", _RUN_AS),
     ("tasks", "write a run for each task under `runs` of a project file, and `after` for order"),
-    ("schedule cron trigger", _SCHEDULE),
+    ("schedule cron trigger quartz_cron_expression timezone_id pause_status", _SCHEDULE),
+    ("max_concurrent_runs", "write `on_active`; how many runs of a matrix at once: `max_parallel`"),
+    ("task_key", _NAME),
+    ("run_if health", "write it in a job, which launches the run"),
+    ("job_clusters job_cluster_key new_cluster existing_cluster_id", _CLUSTER),
+    ("notebook_task spark_python_task ai_runtime_task gen_ai_compute_task", _ENTRYPOINT),
     ("depends_on dependencies_on needs", "write `after: [NAME]`", "after"),
     ("access_control_list acl", _WHO),
     ("cpus cpu_count memory mem disk", "remove it: a run has what comes with its GPUs"),
@@ -93,20 +104,32 @@ OTHER_TOOL_KEYS: Final = _keys(
 """By the key of the other tool, at the root of a run."""
 
 JOB_KEYS: Final = _keys(
-    ("task job_clusters", _TASKS),
+    ("task", _TASKS),
+    ("job_clusters job_cluster_key new_cluster existing_cluster_id", _CLUSTER),
+    ("spark_python_task", "write `tasks: {NAME: {python: FILE}}`"),
+    ("ai_runtime_task gen_ai_compute_task", "write `run: NAME`, a run of this project", "run"),
+    ("sql_task dbt_task pipeline_task python_wheel_task run_job_task condition_task", _TASK),
+    ("for_each_task spark_jar_task dashboard_task", _TASK),
+    ("depends_on", "write `after: [NAME]` in `tasks: {NAME: …}`"),
+    ("run_if", "write `if: all_done` in `tasks: {NAME: …}`"),
+    ("task_key", "write `tasks: {NAME: …}`: the key of a task is its name"),
     ("quartz_cron_expression cron", "write `schedule: '0 0 6 * * ?'`"),
     ("timezone_id", "write `timezone`"),
     ("pause_status", _PAUSED),
     ("continuous", "write `trigger: {every: 6h}`, or a `schedule`"),
     ("periodic", "write `trigger: {every: 6h}`"),
-    ("email_notifications notification_settings", _MAIL),
-    ("webhook_notifications", "write `notify: {failure: [{webhook: ID}]}`"),
+    ("email_notifications notification_settings", _NOTIFY),
+    ("webhook_notifications", "write `notify: {failure: [{webhook: ID}]}`", "notify"),
     ("timeout_seconds", "write `timeout`, such as `timeout: 6h`"),
     ("budget_policy_id usage_policy_id", _BUDGET),
     ("access_control_list", _WHO),
     ("notebook_task", "write `notebook: {path: …}`"),
-    ("max_retries", "write `retry: {max: …}` of the run, or `notebook: {retries: …}`"),
-    ("environments", "write `env` of the run"),
+    ("max_retries min_retries", "write `retry: {max: …}` of the run, or `notebook: {retries: …}`"),
+    ("min_retry_interval_millis", "write `retry: {backoff: 30s}` of the run"),
+    (
+        "environments environment_key",
+        "write `env` of the run, or `base` and `dependencies` of a task",
+    ),
     ("gpus type entrypoint command", "write it in a run under `runs`, and `run: NAME` here"),
     ("git_source", "remove it: the files of the checkout are the code"),
     ("performance_target edit_mode format deployment", _NOT_HERE),
@@ -120,7 +143,13 @@ TASK_KEYS: Final = _keys(
     ("notebook_task", "write `notebook: PATH`", "notebook"),
     ("spark_python_task python_file script", "write `python: FILE`", "python"),
     ("ai_runtime_task gen_ai_compute_task", "write `run: NAME`, a run of this project", "run"),
-    ("max_retries", "write `retries`, or `retry: {max: …}` of the run"),
+    ("max_retries min_retries", "write `retries`, or `retry: {max: …}` of the run"),
+    ("min_retry_interval_millis retry_on_timeout", "write `retry` of the run, or `task: {…}`"),
+    ("job_cluster_key new_cluster existing_cluster_id", f"{_CLUSTER}; or write `task: {{…}}`"),
+    ("libraries", "write `dependencies`, and `base`", "dependencies"),
+    ("email_notifications webhook_notifications notification_settings", f"in the job, {_NOTIFY}"),
+    ("health", "write it in the job: `health: {longer_than: 3h}`"),
+    ("disable_auto_optimization description", "remove it, or write the whole task in `task: {…}`"),
     ("timeout_seconds", "write `timeout`, such as `timeout: 90m`"),
     ("environment_key", "write `base`, such as `base: gpu-4`, and `dependencies`"),
     ("parameters", "write `args` of `python`, or `notebook: {path: …, parameters: {…}}`"),
@@ -131,6 +160,8 @@ TASK_KEYS: Final = _keys(
         "task",
     ),
     ("for_each_task spark_jar_task dashboard_task", "write it in `task: {…}`", "task"),
+    ("dbt_cloud_task dbt_platform_task power_bi_task", "write it in `task: {…}`", "task"),
+    ("clean_rooms_notebook_task spark_submit_task", "write it in `task: {…}`", "task"),
 )
 """Of one task among several."""
 
@@ -139,7 +170,7 @@ TRIGGER_KEYS: Final = _keys(
     ("pause_status", "write `paused: true` beside `trigger`"),
     ("cron schedule quartz_cron_expression", "write `schedule: '0 0 6 * * ?'` beside `trigger`"),
     ("url", "write `file_arrival: /Volumes/main/ml/incoming/`"),
-    ("table_names tables", "write `table_update: [main.ml.events]`"),
+    ("table table_names tables", "write `table_update: [main.ml.events]`"),
 )
 EVENT_KEYS: Final = _keys(
     ("table_names", "write `tables`", "tables"),
@@ -154,8 +185,30 @@ PERMISSION_KEYS: Final = _keys(
     ("service_principal_name", "write `service_principal`", "service_principal"),
     ("permission_level", "write `level`", "level"),
 )
+HEALTH_KEYS: Final = _keys(("rules", "write `longer_than: 3h`", "longer_than"))
+NOTIFY_KEYS: Final = _keys(
+    ("on_start", "write `start`", "start"),
+    ("on_success", "write `success`", "success"),
+    ("on_failure", "write `failure`", "failure"),
+    ("on_duration_warning_threshold_exceeded",
+     "write `slow`, and `health: {longer_than: 3h}` of the job", "slow"),
+    ("email webhook", "write `failure: [me@example.com, {webhook: ID}]`"),
+    ("no_alert_for_skipped_runs no_alert_for_canceled_runs", _NOT_HERE),
+    ("on_streaming_backlog_exceeded", _NOT_HERE),
+)  # fmt: skip
+RECIPIENT_KEYS: Final = _keys(("id", "write `webhook: ID`", "webhook"))
+MAIL_KEYS: Final = _keys(
+    ("on_success", "write `success`", "success"),
+    ("on_failure", "write `failure`", "failure"),
+    ("on_start on_duration_warning_threshold_exceeded", "write `notify` in a job instead"),
+)
+"""Of `on_finish`."""
 RETRY_KEYS: Final = _keys(
-    ("count limit attempts max_attempts max_retries retries times restarts", "write `max`", "max"),
+    (
+        "count limit attempts max_attempts max_retries min_retries retries times restarts",
+        "write `max`",
+        "max",
+    ),
     ("delay wait interval min_retry_interval_millis", "write `backoff`, such as `backoff: 30s`"),
     ("when on_events retry_on_timeout", "write `on: [infra, error]`", "on"),
 )
@@ -178,7 +231,7 @@ CODE_KEYS: Final = _keys(
 )
 PRESET_KEYS: Final = _keys(
     ("trigger_pause_status", _PAUSED, "paused"),
-    ("jobs_max_concurrent_runs", "write `on_overlap` in `defaults: {job: …}`"),
+    ("jobs_max_concurrent_runs", "write `max_concurrent_runs` in `defaults: {job: …}`"),
     ("pipelines_development source_linked_deployment artifacts_dynamic_version", _NOT_HERE),
 )
 PROJECT_KEYS: Final = _keys(

@@ -50,6 +50,7 @@ RIGHT_FORMS = {
     "on_finish.webhook.on": "[failure]",
     "parameters": "{lr: 0.1}",
     "permissions": "[{level: view, group: users}]",
+    "queue": "true",
     "ray": "{num_cpus: 8}",
     "ray.resources": "{tpu: 1}",
     "retry": "{max: 3}",

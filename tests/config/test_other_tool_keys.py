@@ -47,6 +47,104 @@ script: train.py
 """
 
 
+BUNDLE_JOB = """\
+schedule: {quartz_cron_expression: 0 0 2 * * ?, timezone_id: UTC, pause_status: PAUSED}
+quartz_cron_expression: 0 0 2 * * ?
+timezone_id: UTC
+pause_status: PAUSED
+timeout_seconds: 60
+max_retries: 1
+min_retries: 1
+min_retry_interval_millis: 1
+email_notifications: {on_failure: [a@b.c]}
+webhook_notifications: {on_failure: [{id: x}]}
+notification_settings: {}
+health: {longer_than: 3h, rules: []}
+job_clusters: []
+new_cluster: {}
+existing_cluster_id: x
+environments: []
+notebook_task: {}
+spark_python_task: {}
+sql_task: {}
+git_source: {}
+task_key: x
+depends_on: [{task_key: y}]
+run_if: ALL_DONE
+queue: {enabled: true}
+parameters: [{name: a, default: b}]
+tasks: [{task_key: x}]
+notify: {failure: [{webhook: x, id: x}], on_failure: [], on_start: [], on_success: []}
+trigger: {periodic: {interval: 1, unit: HOURS}, pause_status: PAUSED, table: {}, every: 1h}
+run_as: {service_principal_name: x, service_principal: x}
+permissions: [{permission_level: CAN_VIEW, group_name: users, level: view, group: users}]
+"""
+BUNDLE_TASK = """\
+task_key: x
+depends_on: [{task_key: y}]
+run_if: ALL_DONE
+notebook_task: {}
+spark_python_task: {}
+python_wheel_task: {}
+environment_key: x
+job_cluster_key: x
+new_cluster: {}
+existing_cluster_id: x
+libraries: []
+max_retries: 1
+min_retries: 1
+min_retry_interval_millis: 1
+retry_on_timeout: true
+disable_auto_optimization: true
+timeout_seconds: 60
+email_notifications: {}
+webhook_notifications: {}
+health: {}
+after: [{task_key: y}]
+"""
+BUNDLE_ROOT = """\
+bundle: {name: demo}
+workspace: {host: 'https://h'}
+sync: {include: [x]}
+artifacts: {w: {type: whl}}
+resources: {jobs: {}}
+presets: {jobs_max_concurrent_runs: 1, trigger_pause_status: PAUSED, pipelines_development: true}
+permissions: []
+"""
+
+
+def in_block(text: str, head: str) -> str:
+    """The keys in a block of a project."""
+    last = head.splitlines()[-1]
+    indent = last[: len(last) - len(last.lstrip())]
+    lines = "".join(f"{indent}{line}\n" for line in text.splitlines())
+    runs = "runs: {train: {gpus: 1, type: CPU, command: x}}"
+    return f"project: {{name: p}}\n{runs}\n{head}\n{lines}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        in_block(BUNDLE_JOB, "jobs:\n  nightly:\n    run: train"),
+        in_block(BUNDLE_TASK, "jobs:\n  nightly:\n    tasks:\n      x:\n        run: train"),
+        f"{BUNDLE_ROOT}runs: {{train: {{gpus: 1, type: CPU, command: x}}}}\n",
+    ],
+)
+def test_each_word_of_a_bundle_names_ours_once(bad: Bad, text: str) -> None:
+    found = [one for one in bad(text) if one.code != "contradiction"]
+    lines = [one.place.line for one in found if one.place]
+    keys = [at for at, line in enumerate(text.splitlines(), 1) if line.lstrip() in WORDS]
+    assert set(keys) <= set(lines), [text.splitlines()[at - 1] for at in set(keys) - set(lines)]
+    for one in found:
+        hint = one.hint or ""
+        assert "known here" not in hint, one
+        assert not hint.startswith("see `sgpu explain"), one
+    assert len(set(map(str, found))) == len(found)
+
+
+WORDS = frozenset(f"{BUNDLE_JOB}{BUNDLE_TASK}{BUNDLE_ROOT}".splitlines())
+
+
 @pytest.mark.parametrize("text", [SKYPILOT, AIR, DSTACK, ACCELERATE])
 def test_a_file_of_another_tool_has_one_error_for_each_of_its_keys(bad: Bad, text: str) -> None:
     found = bad(text)
