@@ -58,7 +58,8 @@ def _run(run: "LoadedRun", who: "Callable[[BackendOptions], str | None]") -> "Lo
 def _job(job: "LoadedJob", user: str | None) -> "LoadedJob":
     if user is None:
         return job
-    fields = with_user(job.spec.fields, user)
-    title = {name: job.spec.fields[name] for name in ("name",) if name in job.spec.fields}
-    config = type(job.config).model_validate({**fields, **title})
-    return replace(job, spec=Spec.of({**fields, **title}), config=config)
+    given = job.config.model_dump(mode="json", exclude_unset=True)
+    title = {"name": given["name"]} if "name" in given else {}
+    config = type(job.config).model_validate({**with_user(given, user), **title})
+    spec = Spec.of(config.model_dump(mode="json", exclude_defaults=True))
+    return replace(job, spec=spec, config=config)

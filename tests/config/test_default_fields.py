@@ -53,6 +53,21 @@ def test_the_field_of_a_run_wins_over_its_default() -> None:
     assert (read["j"]["timezone"], read["j"]["timeout"]) == ("Europe/Berlin", "3h")
 
 
+def test_each_job_inherits_permissions_budget_and_principal() -> None:
+    shared = "permissions: [{level: view, group: users}], budget: team, run_as: {user: a@b.c}"
+    text = ROOT + f"defaults: {{run: {{type: CPU}}, job: {{{shared}}}}}\n"
+    text += "targets: {prod: {defaults: {job: {budget: prod}}}}\n"
+    inherited = specs(text)["j"]
+    assert inherited["permissions"] == [{"level": "view", "group": "users"}]
+    assert (inherited["budget"], inherited["run_as"]) == ("team", {"user": "a@b.c"})
+    assert specs(text, target="prod")["j"]["budget"] == "prod"
+    own = text.replace("j: {run: a,", "j: {run: a, budget: own, permissions: [],")
+    assert specs(own)["j"]["budget"] == "own"
+    assert "permissions" not in specs(own)["j"]
+    several = text.replace("j: {run: a, ", "j: {tasks: {t: {run: a}}, ")
+    assert specs(several)["j"]["budget"] == "team"
+
+
 def test_defaults_mean_the_same_as_the_fields_written_out() -> None:
     fields = "type: CPU, timeout: 1h"
     one = loaded(ROOT.replace("command: x", f"command: x, {fields}"))

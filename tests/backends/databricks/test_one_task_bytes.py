@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sgpu_decl.backends.databricks.jobs.documents import settings_of
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
@@ -53,6 +55,44 @@ jobs:
     paused: false
   tables: {notebook: {path: /Workspace/x}, trigger: {table_update: [a.b.c]}}
 """
+
+
+SEVERAL = """\
+project: {name: p}
+defaults:
+  run: {gpus: 1, type: A10, command: x, permissions: [{level: view, group: ops}]}
+runs: {one: {}, other: {}}
+jobs:
+  nightly: {tasks: {a: {run: one}, b: {run: other, after: [a]}}}
+  open: {permissions: [], tasks: {a: {run: one}}}
+"""
+
+
+def document(text: str, job: str, **policies: str | None) -> Mapping[str, Any]:
+    loaded, found = outcome(text, "sgpu.yml")
+    assert loaded is not None, found
+    runs = {run.address.name: run.config for run in loaded.runs}
+    (config,) = (one.config for one in loaded.jobs if one.address.name == job)
+    staged = {
+        key: StagedLaunch(config=runs[task.run or ""], folder="/f", experiments="/e", policy=policy)
+        for (key, task), policy in zip(config.tasks.items(), policies.values(), strict=False)
+    }
+    return describe(config, job, Mode.PRODUCTION, "", staged).document
+
+
+def test_what_all_runs_of_a_job_say_is_said_of_the_job() -> None:
+    told = document(SEVERAL, "nightly", one="p", other="p")
+    assert told["budget_policy_id"] == "p"
+    assert told["permissions"] == {"group_name": {"ops": "CAN_VIEW"}}
+    assert "budget_policy_id" not in document(SEVERAL, "nightly", one="p", other=None)
+    others = SEVERAL.replace("one: {}", "one: {permissions: [{level: view, group: all}]}")
+    assert "permissions" not in document(others, "nightly", one="p", other="p")
+    assert "permissions" not in document(SEVERAL, "open", one="p")
+    of_job = "  job: {budget: q, permissions: [{level: run, user: u}]}"
+    own = SEVERAL.replace("defaults:", f"defaults:\n{of_job}")
+    told = document(own, "nightly", one="p", other="p")
+    assert told["budget_policy_id"] == "q"
+    assert told["permissions"] == {"user_name": {"u": "CAN_MANAGE_RUN"}}
 
 
 def test_a_job_with_one_task_is_sent_as_ever() -> None:

@@ -38,7 +38,7 @@ def describe(
     applied_title: str = "",
 ) -> JobDescription:
     """The document of a declared job. Its permissions, budget and notifications win over those of
-    its run.
+    its run. Of several runs, those count on which all agree, and no notifications.
 
     Args:
         name: its key in the file.
@@ -62,9 +62,14 @@ def describe(
         tags.setdefault("dev", who)
         paused = job.paused is not False
     run = staged.get(ONE)
-    config, policy = (run.config, run.policy) if isinstance(run, StagedLaunch) else (None, None)
+    config = run.config if isinstance(run, StagedLaunch) else None
+    of_runs = [one for one in staged.values() if isinstance(one, StagedLaunch)]
+    policies = {one.policy for one in of_runs}
+    granted = {one.config.permissions for one in of_runs}
     on_finish = job.on_finish or (config.on_finish if config is not None else None)
-    permissions = job.permissions or (config.permissions if config is not None else ())
+    permissions = job.permissions
+    if "permissions" not in job.model_fields_set and len(granted) == 1:
+        (permissions,) = granted
     tasks, environments = tasks_of(job, name, staged)
     status = {"pause_status": "PAUSED" if paused else "UNPAUSED"}
     schedule: dict[str, Json] = {
@@ -83,7 +88,7 @@ def describe(
         "schedule": schedule if job.schedule is not None else None,
         "trigger": {**_trigger(job.trigger), **status} if job.trigger is not None else None,
         "timeout_seconds": max(1, round(job.timeout.seconds)) if job.timeout is not None else None,
-        "budget_policy_id": job.budget or policy,
+        "budget_policy_id": job.budget or (next(iter(policies)) if len(policies) == 1 else None),
         "email_notifications": notifications(on_finish) or mails or None,
         "webhook_notifications": webhooks or None,
         "health": _health(job.health),
