@@ -109,6 +109,11 @@ class Survey(Protocol):
         service principal; by default the user of this machine. None where that is not known."""
         return user_name()
 
+    def lookup(self, block: "BackendOptions", kind: str, name: str) -> str | None:  # noqa: ARG002
+        """The id of what has this name there, of a kind of `text.lookups`; None if there are no
+        such names. Raises BackendError: not exactly one thing has the name."""
+        return None
+
     def offers(self, block: "BackendOptions") -> "Sequence[GpuOffer]":  # noqa: ARG002  a default
         """The GPUs that runs with this `backend` block can ask for, as far as the backend can tell.
 

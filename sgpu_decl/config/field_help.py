@@ -41,6 +41,8 @@ VARIABLE_FIELDS = {
     "default": "The value unless `--var` or a file gives another.",
     "values": "The values that are allowed.",
     "description": "What the variable is for.",
+    "lookup": "What a plan asks the workspace for by name, instead of `default`: `{warehouse: "
+    "NAME}`, `{service_principal: NAME}` or `{notification_destination: NAME}`.",
 }
 TARGETS = "Named sets of overrides, chosen with `-t`."
 TARGET_FIELDS = {
@@ -174,6 +176,7 @@ def _text_field(block: str, name: str) -> FieldHelp:
     kinds = {
         "default": "true or false" if of_target else "any value",
         "values": "list of any value",
+        "lookup": "mapping of text",
     }
     return FieldHelp(
         path=f"{block}.{name}", type=kinds.get(name, "text"), default=None, required=False,

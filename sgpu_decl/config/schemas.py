@@ -22,6 +22,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.config.target_rules import OF_RULES
 from sgpu_decl.config.text_types import Textual
 from sgpu_decl.model.target import BASE, TARGET_NAME
+from sgpu_decl.text.lookups import KINDS
 from sgpu_decl.text.variable_types import TYPES
 
 __all__ = ["FieldHelp", "describe", "documents", "text_of", "write"]
@@ -57,6 +58,17 @@ _VARIABLE: Schema = {
                 "description": {
                     "type": ["string", "number", "boolean"],
                     "description": VARIABLE_FIELDS["description"],
+                },
+                "lookup": {
+                    "type": ["object", "null"],
+                    "properties": {
+                        kind: {"type": "string", "description": f"A name: {words}."}
+                        for kind, words in KINDS.items()
+                    },
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                    "description": VARIABLE_FIELDS["lookup"],
                 },
             },
             "additionalProperties": False,

@@ -1,7 +1,8 @@
-"""`${user}` in values: where it may stand, and the values with a user in its place."""
+"""`${user}` in values: where it may stand; texts in the values of a run or job, which a plan fills
+in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.model.address import Kind
@@ -29,14 +30,15 @@ def user_findings(
     for one in declared:
         if USER not in one.spec.text:
             continue
-        for path in _paths(one.spec.fields, ""):
+        texts = text_paths(one.spec.fields, shell=False)
+        for path in (path for path, text in texts if USER in text):
             place = _place(one.places, path)
             if path.partition(".")[0] == _BACKEND:
                 yield Diagnostic(
                     code="user_in_backend",
                     summary=f"`{USER}` is the login of the backend, so `{path}` cannot have it",
                     place=place,
-                    hint="use a variable, and `--var` or `SGPU_VAR_NAME`",
+                    hint="use a variable, and give it a value with `--var`",
                 )
             elif shared is not None and (one.address.kind is not Kind.JOB or path != _TITLE):
                 yield Diagnostic(
@@ -49,36 +51,47 @@ def user_findings(
                 )
 
 
-def with_user(fields: Mapping[str, Json], user: str) -> dict[str, Json]:
-    """The fields of a run or job with a user in the place of `${user}`: in all text that no shell
-    reads, where it would be a variable of the shell."""
-    return {key: _filled(value, user, key == _COMMAND) for key, value in fields.items()}
+class TextFill(Protocol):
+    def __call__(self, text: str, *, shell: bool) -> str:
+        """What a text becomes; `shell` says that a shell reads it."""
 
 
-def _filled(value: Json, user: str, command: bool = False) -> Json:  # noqa: FBT001, FBT002
+def with_texts(fields: Mapping[str, Json], fill: TextFill) -> dict[str, Json]:
+    """The fields of a run or job with other texts."""
+    return {key: _filled(value, fill, command=key == _COMMAND) for key, value in fields.items()}
+
+
+def _filled(value: Json, fill: TextFill, *, command: bool = False) -> Json:
     if isinstance(value, str):
-        return value if command else value.replace(USER, user)
+        return fill(value, shell=command)
     if isinstance(value, Mapping):
-        return {key: _filled(item, user) for key, item in value.items()}
+        return {key: _filled(item, fill) for key, item in value.items()}
     if isinstance(value, Sequence):
-        read = set(shell_words(list(map(str, value)))) if command else ()
-        return [item if at in read else _filled(item, user) for at, item in enumerate(value)]
+        read = _shell_positions(value) if command else frozenset()
+        return [_filled(item, fill, command=at in read) for at, item in enumerate(value)]
     return value
 
 
-def _paths(value: Json, path: str) -> Iterator[str]:
-    """The paths of the values that `with_user` changes."""
+def _shell_positions(command: Sequence[Json]) -> frozenset[int]:
+    return frozenset(shell_words(list(map(str, command))))
+
+
+def text_paths(
+    value: Json | Mapping[str, Json], path: str = "", *, shell: bool = True
+) -> Iterator[tuple[str, str]]:
+    """All texts in the fields of a run or job with their paths; unless `shell`, without those that
+    a shell reads."""
     if isinstance(value, str):
-        if USER in value and path != _COMMAND:
-            yield path
+        if shell or path != _COMMAND:
+            yield path, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _paths(item, f"{path}.{key}" if path else key)
+            yield from text_paths(item, f"{path}.{key}" if path else key, shell=shell)
     elif isinstance(value, Sequence):
-        read = set(shell_words(list(map(str, value)))) if path == _COMMAND else ()
+        read = _shell_positions(value) if path == _COMMAND and not shell else frozenset()
         for at, item in enumerate(value):
             if at not in read:
-                yield from _paths(item, f"{path}.{at}")
+                yield from text_paths(item, f"{path}.{at}", shell=shell)
 
 
 def _place(places: "Mapping[str, Place]", path: str) -> "Place | None":

@@ -38,9 +38,9 @@ from sgpu_decl.planning.finding_places import check_key, from_here
 from sgpu_decl.planning.job_facts import DeclaredJobs
 from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.ownership import Owners
+from sgpu_decl.planning.platform_values import with_platform_values
 from sgpu_decl.planning.project import Project
 from sgpu_decl.planning.project_file import EntrypointTexts, as_recorded
-from sgpu_decl.planning.user_values import with_user_values
 
 if TYPE_CHECKING:
     from sgpu_decl.code.modules import ModuleFolder
@@ -109,7 +109,7 @@ def gather(
         for_apply: files of an environment that have to be read go into the store in the same pass.
         planned: whether a run or a job is.
     """
-    loaded = with_user_values(project, loaded)
+    loaded, of_platforms = with_platform_values(project, loaded)
     environments = DeclaredEnvironments(
         project, progress, recorded=state.resources, for_apply=for_apply
     )
@@ -133,7 +133,8 @@ def gather(
         if planned(job.address)
         for address, one in reader.task_files(job)
     }
-    findings = reader.all_findings  # what runs have in common is looked at once, for the first
+    # What runs have in common is looked at once, for the first.
+    findings = (*of_platforms, *reader.all_findings)
     found_for = {finding: tuple(runs) for finding, runs in reader.found_for.items()}
     for run, cell, jobs in others:
         by_address.setdefault(run.address, reader.desired_run(run, cell, jobs, asked=False))

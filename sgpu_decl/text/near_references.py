@@ -20,7 +20,8 @@ _OUTPUT = re.compile(r"\$\{\{?\s*runs?\s*\.\s*([A-Za-z0-9_-]+)\s*\.\s*output(?:s
 _OPEN = re.compile(rf"(\$\{{(?:{'|'.join(SPACES)})\.[\w-]*)[^{{}}]*(?:\{{|\Z)")
 _MAYBE_OPEN = re.compile(rf"\$\{{(?:{'|'.join(SPACES)})\.[\w-]*(?![\w}}-])")
 _OURS = re.compile(
-    rf"\$\{{(?:(?:{'|'.join(SPACES)})\.[^{{}}]*|run\.[^{{}}#]+(?:#\d{{1,9}})?\.output)\}}"
+    rf"\$\{{(?:(?:{'|'.join(SPACES)})\.[^{{}}]*|lookup\.[^{{}}]*|run\.[^{{}}#]+"
+    rf"(?:#\d{{1,9}})?\.output)\}}"
 )
 # What bash refuses. All that may stand after a name: Bash Reference Manual, 3.5.3.
 _NO_VARIABLE = re.compile(r"\$\{[!#]?(\w+)\.([^{}]*)\}?")

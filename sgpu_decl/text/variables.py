@@ -10,12 +10,13 @@ from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import VARIABLE_PREFIX, Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.text.interpolation import Scope
+from sgpu_decl.text.lookups import lookup_value
 from sgpu_decl.text.overrides import from_option
 from sgpu_decl.text.variable_types import TYPES, misfit, type_of, typed
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, is_nothing, place_of
 from sgpu_decl.text.yaml_reader import load
 
-_FIELDS = ("type", "default", "description", "values")
+_FIELDS = ("type", "default", "description", "values", "lookup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +121,18 @@ def full_declarations(root: Mapping) -> Mapping:
     if not isinstance(block, Mapping):
         return root
     entries: dict[str, Node] = {
-        name: entry
-        if isinstance(entry, Mapping)
-        else Mapping(
-            {"default": entry}, {"default": block.keys[name]}, entry.line, entry.column, entry.file
-        )
+        name: entry if isinstance(entry, Mapping) else _with_default(entry, block.keys[name])
         for name, entry in block.entries.items()
     }
     return replace(root, entries={**root.entries, "variables": replace(block, entries=entries)})
+
+
+def _with_default(value: Node, place: Place) -> Mapping:
+    """A value of its own, where a layer below may look one up."""
+    nothing = Scalar("", True, value.line, value.column, value.file)  # noqa: FBT003
+    keys = dict.fromkeys(("default", "lookup"), place)
+    entries: dict[str, Node] = {"default": value, "lookup": nothing}
+    return Mapping(entries, keys, value.line, value.column, value.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +164,21 @@ def _declaration(name: str, entry: Node) -> tuple[_Declaration | None, list[Diag
             )
     written = entry.entries.get("default")
     default = None if written is None or is_nothing(written) else written
+    lookup = entry.entries.get("lookup")
+    if lookup is not None and not is_nothing(lookup):
+        value, new_findings = lookup_value(name, lookup)
+        wrong += new_findings
+        if default is not None:
+            wrong.append(
+                _wrong(
+                    "contradiction",
+                    f"the variable `{name}` has `default` and `lookup`",
+                    entry.keys["lookup"],
+                    "keep one of them; a target that replaces the other writes `default: null` or "
+                    "`lookup: null`",
+                )
+            )
+        default = default or value
     kind = entry.entries.get("type")
     named = None
     if kind is not None and not is_nothing(kind):

@@ -15,10 +15,10 @@ LINES = {
     "agent": 17_800,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 25_700,
-    "cli": 7_100,
+    "backends": 25_750,
+    "cli": 7_200,
     "code": 5_550,
-    "config": 8_850,
+    "config": 9_000,
     "content": 3_000,
     "diagnostics": 800,
     "doctor": 1_750,
@@ -29,15 +29,15 @@ LINES = {
     "model": 4_850,
     "places": 900,
     "planner": 4_950,
-    "planning": 6_450,
+    "planning": 6_650,
     "rank": 3_830,
     "rendering": 650,
     "runs": 2_200,
     "storing": 6_000,
-    "testing": 10_350,
-    "text": 2_700,
+    "testing": 10_400,
+    "text": 2_800,
     "tracking": 2_350,
-    "views": 5_850,
+    "views": 5_900,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
@@ -46,7 +46,7 @@ LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
     "agent/supervision/supervisor.py": 630,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
-    "backends/base.py": 504,  # four protocols
+    "backends/base.py": 515,  # four protocols
     "code/counted_code.py": 641,
     "config/run_reader.py": 520,
     "testing/contracts/backend_contract.py": 538,  # a suite

@@ -23,7 +23,8 @@ class Capacity:
 class Offers:
     """What a server has. `policies` are serverless usage policies: names by id; `groups` those
     that permissions may be given to. `users` and `service_principals` are listed to everybody; None
-    where only admins may list them."""
+    where only admins may list them. `principal_names` are the display names of service
+    principals, `warehouses` and `notification_destinations` names by id."""
 
     accelerators: tuple[str, ...] = field(default_factory=lambda: Profile().texts("accelerators"))
     capacities: tuple[Capacity, ...] = ()
@@ -37,6 +38,9 @@ class Offers:
     groups: tuple[str, ...] = ("admins", "users")
     users: tuple[str, ...] | None = None
     service_principals: tuple[str, ...] | None = None
+    principal_names: tuple[tuple[str, str], ...] = ()
+    warehouses: tuple[tuple[str, str], ...] = ()
+    notification_destinations: tuple[tuple[str, str], ...] = ()
 
 
 def compute_options(request: Request) -> Response:
@@ -75,6 +79,25 @@ def policies(request: Request) -> Response:
         if part in name.lower()
     ]
     return _page(request, "policies", found)
+
+
+def warehouses(request: Request) -> Response:
+    """The SQL warehouses. Source: https://docs.databricks.com/api/workspace/warehouses/list"""
+    found: list[Json] = [
+        {"id": one, "name": name, "state": "STOPPED"}
+        for one, name in request.server.offers.warehouses
+    ]
+    return Response(json={"warehouses": found})
+
+
+def destinations(request: Request) -> Response:
+    """The destinations of notifications. Source:
+    https://docs.databricks.com/api/workspace/notificationdestinations/list"""
+    found: list[Json] = [
+        {"id": one, "display_name": name, "destination_type": "WEBHOOK"}
+        for one, name in request.server.offers.notification_destinations
+    ]
+    return _page(request, "results", found)
 
 
 def base_environments(request: Request) -> Response:
@@ -128,6 +151,8 @@ ROUTES = (
     Route("GET", "/api/2.0/ai-training/provisioned-capacities", capacities, needs="capacities"),
     Route("GET", "/api/2.0/ai-training/provisioned-capacities/{id}", capacity, needs="capacities"),
     Route("GET", "/api/2.0/serverless-policies", policies, needs="policies"),
+    Route("GET", "/api/2.0/sql/warehouses", warehouses),
+    Route("GET", "/api/2.0/notification-destinations", destinations),
     Route("GET", "/api/environments/v1/workspace-base-environments", base_environments),
     Route("GET", "/api/environments/v1/workspace-base-environments/{id}", base_environment),
 )

@@ -17,6 +17,7 @@ from sgpu_decl.backends.databricks.planning.catalog import (
 from sgpu_decl.backends.databricks.planning.code_rules import code_findings
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import config_findings
 from sgpu_decl.backends.databricks.planning.machines import machines_of, offered
+from sgpu_decl.backends.databricks.planning.named_objects import id_of
 from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
@@ -82,6 +83,9 @@ class DatabricksSurvey(RemoteSurvey):
             return self._workspaces.of(block).connection.person
         except SgpuError:
             return None  # `check` says why
+
+    def lookup(self, block: BackendOptions, kind: str, name: str) -> str | None:
+        return id_of(self._workspaces.of(block).connection, kind, name)
 
     def offers(self, block: BackendOptions) -> Sequence[GpuOffer]:
         named = block.host if isinstance(block, DatabricksOptions) else None
