@@ -58,7 +58,7 @@ def stage_environments(
                     hint="plan again; `sgpu env diff` shows what differs",
                     code="environment_differs",
                 )
-            findings += _make(project.environments, recipe, progress)
+            findings += make_environment(project.environments, recipe, progress)
     by_backend: dict[str, list[LaunchRequest]] = {}
     for change in plan.changes:
         if requests := _requests(plan, change):
@@ -83,7 +83,9 @@ def _requests(plan: Plan, change: Change) -> list[LaunchRequest]:
     return [request for request in requests.values() if not request.of_file]
 
 
-def _make(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Findings:
+def make_environment(store: "EnvironmentStore", recipe: Recipe, progress: Progress) -> Findings:
+    """Have an environment in the store of this machine, captured or built. Returns warnings. Raises
+    SgpuError."""
     if isinstance(recipe, FromLock):
         from sgpu_decl.environments.declared.environment_build import build
 

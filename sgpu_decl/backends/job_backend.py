@@ -54,15 +54,12 @@ class AppliedJob:
     requests: Mapping[str, LaunchRequest]
 
 
-class JobBackend(Protocol):
-    """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
-
-    Every method may raise BackendError.
-    """
+class JobDescriber(Protocol):
+    """Says what declared jobs mean. Every method may raise BackendError."""
 
     @property
     def workspace(self) -> str:
-        """Its URL."""
+        """The URL of the workspace; empty where none is known."""
 
     def describe(
         self,
@@ -83,6 +80,13 @@ class JobBackend(Protocol):
     def findings(self, job: "Job") -> Iterable[Diagnostic]:
         """What a plan says of a declared job, with the path of a field for a place; nothing is
         executed to find out."""
+
+
+class JobBackend(JobDescriber, Protocol):
+    """One workspace. Documents are those of `model.job`; a token marks a job that is ours.
+
+    Every method may raise BackendError.
+    """
 
     def located(
         self,

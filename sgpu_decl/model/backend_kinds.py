@@ -103,6 +103,8 @@ class BackendKind:
             launch of this kind has.
         database_token: gives a token that the platform's PostgreSQL takes for a password; of one of
             our kinds alone.
+        bundle: makes the `BundleBackend` of a `BackendContext` and a folder, where the platform has
+            bundles of files and jobs; of one of our kinds alone.
     """
 
     name: str
@@ -119,6 +121,7 @@ class BackendKind:
     state_root: Callable[..., object] | None = None
     database_token: Callable[[], str] | None = None
     check_reference: Callable[[str], None] | None = None
+    bundle: Callable[..., object] | None = None
 
 
 @cache

@@ -22,7 +22,7 @@ from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, requests_in
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.job_backend import JobBackend, JobDescription
+    from sgpu_decl.backends.job_backend import JobBackend, JobDescriber, JobDescription
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.planning.job_spec import JobBackends
 
@@ -81,7 +81,7 @@ class DeclaredJobs:
 
 def desire(
     declared: DeclaredJobs,
-    job_backends: "JobBackends",
+    job_backends: "Callable[[BackendOptions], JobDescriber]",
     is_planned: Callable[[Address], bool],
     lineage: str,
     recorded: Mapping[Address, Resource],
@@ -163,7 +163,7 @@ def _observed(
 def _desired(
     declared: DeclaredJobs,
     job: LoadedJob,
-    job_backends: "JobBackends",
+    job_backends: "Callable[[BackendOptions], JobDescriber]",
     is_planned: Callable[[Address], bool],
     lineage: str,
     resource: Resource | None,

@@ -4,7 +4,7 @@ an open intent has created the job."""
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from sgpu_decl.backends.job_backend import AppliedJob, JobBackend
+from sgpu_decl.backends.job_backend import AppliedJob, JobBackend, JobDescriber
 from sgpu_decl.backends.launch_request import LaunchRequest, unknown_config
 from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import BackendError
@@ -67,7 +67,7 @@ def applied_job(job: Resource, lineage: str) -> AppliedJob:
     return AppliedJob(spec=job.spec.fields, requests=requests)
 
 
-def applied_in(backend: JobBackend, resource: Resource | None, lineage: str) -> AppliedJob | None:
+def applied_in(backend: JobDescriber, resource: Resource | None, lineage: str) -> AppliedJob | None:
     """The same where the job is kept there; else None."""
     handle = handle_of(resource)
     if resource is None or handle is None or handle.workspace != backend.workspace:

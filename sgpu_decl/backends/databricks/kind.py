@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 from sgpu_decl.model.backend_kinds import BackendKind, Capabilities, Joining
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend
+    from sgpu_decl.backends.bundle_backend import BundleBackend
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.model.environment import Base
     from sgpu_decl.model.job import JobRules
@@ -56,6 +59,12 @@ def _database_token() -> str:
     return database_token()
 
 
+def _bundle(context: "BackendContext", folder: "Path") -> "BundleBackend":
+    from sgpu_decl.backends.databricks.bundles.bundled_launches import BundledLaunches
+
+    return BundledLaunches(context, folder)
+
+
 def _check_reference(reference: str) -> None:
     from sgpu_decl.backends.remote.launching.remote_reference import check_reference
 
@@ -98,4 +107,5 @@ KIND = BackendKind(
     state_root=_state_root,
     database_token=_database_token,
     check_reference=_check_reference,
+    bundle=_bundle,
 )

@@ -89,7 +89,7 @@ class JobFolders:
         try:
             if self.staged(request):
                 return
-            uses = self._uploader.fill(request, self._own_files(request))
+            uses = self._uploader.fill(request, own_files(request, self._project))
             # The marker says that the folder is complete, and protects its objects from gc.
             filled = [
                 command.name for command in self._area.command_files.list(self.commands(request))
@@ -99,28 +99,6 @@ class JobFolders:
             self._area.files.put(f"{self.of(request)}/{MARKER}", marker)
         finally:
             self._uploader.release(request.ref)
-
-    def _own_files(self, request: LaunchRequest) -> dict[str, bytes] | None:
-        """The files of the launch folder of a file of the repository; None of a run. Raises
-        SgpuError: a notebook is not the one that was planned."""
-        if not request.of_file:
-            return None
-        spec: Any = request.inputs.spec.fields
-        if SCRIPT in spec:
-            script = shipped_folder("templates") / "databricks" / RUN_SCRIPT
-            return {RUN_SCRIPT: script.read_bytes()}
-        path = request.folder(self._project) / spec[NOTEBOOK]["path"]
-        try:
-            content = path.read_bytes()
-        except OSError:
-            content = b""
-        if f"sha256:{hashlib.sha256(content).hexdigest()}" != spec[STAGED][NOTEBOOK]:
-            raise StalePlan(
-                f"the notebook `{spec[NOTEBOOK]['path']}` here is not the one that was planned",
-                hint="check out the planned commit, or plan again",
-                code="code_differs",
-            )
-        return {path.name: content}
 
     def free(self, requests: Iterable[LaunchRequest], *, gone: bool) -> None:
         """Delete the folders of other versions of what a job launches, with the results in them;
@@ -136,3 +114,32 @@ class JobFolders:
                 self._gc_due()
             for name in old:
                 free_launch(self._area, f"{above}/{name}")
+
+
+def own_files(request: LaunchRequest, project: Path) -> dict[str, bytes] | None:
+    """The files of the launch folder of a file of the repository; None of a run.
+
+    Args:
+        project: the folder of the project.
+
+    Raises:
+        SgpuError: a notebook is not the one that was planned.
+    """
+    if not request.of_file:
+        return None
+    spec: Any = request.inputs.spec.fields
+    if SCRIPT in spec:
+        script = shipped_folder("templates") / "databricks" / RUN_SCRIPT
+        return {RUN_SCRIPT: script.read_bytes()}
+    path = request.folder(project) / spec[NOTEBOOK]["path"]
+    try:
+        content = path.read_bytes()
+    except OSError:
+        content = b""
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != spec[STAGED][NOTEBOOK]:
+        raise StalePlan(
+            f"the notebook `{spec[NOTEBOOK]['path']}` here is not the one that was planned",
+            hint="check out the planned commit, or plan again",
+            code="code_differs",
+        )
+    return {path.name: content}

@@ -95,7 +95,7 @@ class WorkspaceJobs:
         if job.budget is not None:
             policy = policy_of(self._connection, job.budget)
             job = job.model_copy(update={"budget": policy})
-        _refuse_outputs(requests)
+        refuse_outputs(requests)
         staged = self._launched_from(requests, applied)
         title = str(applied.spec.get("name", "")) if applied is not None else ""
         return describe(job, name, mode, user, staged, title)
@@ -320,7 +320,7 @@ class WorkspaceJobs:
                     yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
 
 
-def _refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:
+def refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:
     """Refuse a run that reads the output of another one: an apply says which attempt that is, and
     not each launch of the job."""
     for task, request in requests.items():
@@ -412,13 +412,10 @@ def _job_findings(connection: Connection, job: Job) -> Iterator[Diagnostic]:
     Raises:
         BackendError: the workspace does not answer.
     """
-    for finding in unknown_levels(job.permissions, {}):
-        yield replace(finding, path=("permissions",))
+    yield from settings_findings(job)
     if job.run_as is not None:
         yield from _run_as_findings(connection, job.run_as)
     for key, task in job.tasks.items():
-        for finding in task_findings(task):
-            yield replace(finding, path=(TASKS, key, *finding.path))
         if task.notebook is not None and task.notebook.file is None:
             yield from _notebook_findings(connection, task.notebook, (TASKS, key, "notebook"))
     if job.notebook is not None:
@@ -443,12 +440,28 @@ def _run_as_findings(connection: Connection, run_as: RunAs) -> Iterator[Diagnost
             )
 
 
-def _notebook_findings(
-    connection: Connection, notebook: Notebook, path: tuple[str, ...]
-) -> Iterator[Diagnostic]:
+def settings_findings(job: Job) -> Iterator[Diagnostic]:
+    """Those for which the workspace is not asked."""
+    for finding in unknown_levels(job.permissions, {}):
+        yield replace(finding, path=("permissions",))
+    for key, task in job.tasks.items():
+        for finding in task_findings(task):
+            yield replace(finding, path=(TASKS, key, *finding.path))
+        if task.notebook is not None:
+            yield from _base_findings(task.notebook, (TASKS, key, "notebook"))
+    if job.notebook is not None:
+        yield from _base_findings(job.notebook, ("notebook",))
+
+
+def _base_findings(notebook: Notebook, path: tuple[str, ...]) -> Iterator[Diagnostic]:
     if notebook.base is not None and notebook.base not in {base.name for base in all_bases()}:
         finding = unlisted_base(notebook.base, None, all_bases())
         yield replace(finding, path=(*path, "base"))
+
+
+def _notebook_findings(
+    connection: Connection, notebook: Notebook, path: tuple[str, ...]
+) -> Iterator[Diagnostic]:
     with without_refusals():  # who may not look does not know that it is missing
         found = _notebook(connection, notebook)
         if found is not None:

@@ -68,6 +68,10 @@ class WorkspaceNodeProgram(NodeProgram):
 
     makes_mlflow_runs = True
 
+    def __init__(self, *, moves: bool = False) -> None:
+        """`moves`: nobody knows yet where the launch folder will lie."""
+        self._moves = moves
+
     def nodes(self, request: LaunchRequest) -> int:
         machines = machines_of(request.config)
         return machines.nodes if machines is not None else 1
@@ -84,7 +88,9 @@ class WorkspaceNodeProgram(NodeProgram):
             # Nodes of a job do not know which launch it is, and joined ones which task is theirs.
             ends=ended_early(config) and not job and not request.group,
         )
-        command = render_command(start, platform, managed=has_managed_base(config))
+        command = render_command(
+            start, platform, managed=has_managed_base(config), moves=self._moves
+        )
         files = {
             "command.sh": command.encode(),
             TRAINING_CONFIG: render_training_config(request).encode(),
@@ -121,7 +127,9 @@ def secret_sidecar(references: Mapping[str, str]) -> list[dict[str, str]]:
     return sidecar
 
 
-def render_command(start: NodeStart, platform: PlatformTable, *, managed: bool = False) -> str:
+def render_command(
+    start: NodeStart, platform: PlatformTable, *, managed: bool = False, moves: bool = False
+) -> str:
     """Return the bash script that runs one node.
 
     The same arguments give the same bytes. No text of the user's goes into it: names are of
@@ -130,6 +138,7 @@ def render_command(start: NodeStart, platform: PlatformTable, *, managed: bool =
 
     Args:
         managed: whether the base environment promises torch, which may lie apart from `python3`.
+        moves: whether the script finds its folder by itself, and does not name it.
 
     Raises:
         ValueError: something else came as one of these.
@@ -146,7 +155,7 @@ def render_command(start: NodeStart, platform: PlatformTable, *, managed: bool =
         "databricks",
         "command.sh.j2",
         agent=start.agent,
-        launch=shlex.quote(start.launch),
+        launch="" if moves else shlex.quote(start.launch),
         objects=f"$launch/{_OBJECTS}" if around else shlex.quote(start.objects),
         options=[shlex.join(option) for option in (*places, *start.options(platform))],
         managed=MANAGED_PYTHON if managed else "",
