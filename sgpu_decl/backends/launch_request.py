@@ -29,7 +29,8 @@ class LaunchRequest:
     plan. `waits_for` are the launches of `record.wait_for` that are still active. `after` are
     those of other runs that it looks at: `record.after`, and the attempts whose output it reads.
     `group` are the launches that are started as one, this one among them, if they are several.
-    `progress` is told how much of the code has been copied for this launch alone.
+    `progress` is told how much of the code has been copied for this launch alone. `control_key` is
+    what its nodes prove to each other, a random one unless given.
     A launch that a crash left staged is completed without them."""
 
     record: LaunchRecord
@@ -39,6 +40,7 @@ class LaunchRequest:
     call: "Call | None" = None
     git: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = field(default_factory=Quiet, compare=False)
+    control_key: str | None = field(default=None, repr=False)
 
     @property
     def ref(self) -> AttemptRef:

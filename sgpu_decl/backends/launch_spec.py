@@ -146,7 +146,7 @@ def launch_spec(
         warm=_warm(request, entry, code, config.gpus // nodes),
         redact_logs=config.logs.redact,
         parameters=render_parameters(config.parameters) if config.parameters else None,
-        control_key=secrets.token_hex(32) if nodes > 1 else None,
+        control_key=(request.control_key or secrets.token_hex(32)) if nodes > 1 else None,
         ray=_ray(config.ray, config, nodes, processors) if config.ray is not None else None,
         on_finish=_on_finish(config.on_finish) if config.on_finish is not None else None,
     )

@@ -61,6 +61,10 @@ class BundleFolder:
                 code="bundle_foreign_files",
             )
 
+    def rendered(self) -> tuple[Path, ...]:
+        """The files with jobs in it: they name the code of the project, and are no part of it."""
+        return tuple(sorted(self._folder.glob(_RENDERED)))
+
     def _is_ours(self, path: Path) -> bool:
         if path.match(_RENDERED):
             return path.is_file() and path.read_text(errors="replace").startswith(HEADER)

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.applying.environment_staging import make_environment
@@ -22,6 +21,7 @@ from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.planner.plan_checks import place_of, run_checks
 from sgpu_decl.planning.job_facts import desire
 from sgpu_decl.planning.job_spec import requests_in
+from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.plan_facts import gather
 from sgpu_decl.planning.project import Project
 
@@ -83,7 +83,6 @@ def bundled_jobs(
     name: str = JOBS,
     keep: int,
     write: bool = True,
-    rendered: Path | None = None,
 ) -> BundledJobs:
     """The jobs of a project as they are in a bundle, with what they launch in its folder.
 
@@ -92,7 +91,6 @@ def bundled_jobs(
         name: what the folder remembers these launches by: those of the last `keep` calls with that
             name stay in it.
         write: whether anything is written.
-        rendered: a file that this gives, which is no code.
 
     Raises:
         SgpuError: the file holds errors (`InvalidInput`), or the folder cannot be written.
@@ -111,9 +109,8 @@ def bundled_jobs(
     elsewhere = tuple(_elsewhere(project, runs))
     if elsewhere:
         return BundledJobs(findings=in_order((*validated.findings, *elsewhere)))
-    included = validated.loaded.included
-    if rendered is not None:
-        included = (*included, os.path.relpath(rendered, project.file.parent))
+    no_code = (os.path.relpath(one, absolute(project.file).parent) for one in folder.rendered())
+    included = (*validated.loaded.included, *no_code)
     loaded = replace(validated.loaded, runs=runs, jobs=jobs, included=included)
     lineage = _lineage(loaded.project_name, project.target)
     state = State(lineage=lineage, serial=0, resources={})

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
     "diff": ("sgpu_decl.cli.diff:command", "Compare two attempts: config, code and results."),
     "adopt": ("sgpu_decl.cli.adopt:command", "Manage a job that exists in the workspace already."),
+    "bundle": ("sgpu_decl.cli.bundle:command", "Write jobs as files of a Databricks bundle."),
     "state": ("sgpu_decl.cli.state:command", "Show or edit the recorded state."),
     "env": ("sgpu_decl.cli.env:command", "Show and compare Python environments."),
     "mlflow": ("sgpu_decl.cli.mlflow:command", "Look at MLflow runs, or upload them to a server."),
@@ -70,7 +71,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "wait",
     ),
     "Change": ("cancel", "destroy", "state", "gc"),
-    "Project": ("fmt", "graph", "env", "adopt"),
+    "Project": ("fmt", "graph", "env", "adopt", "bundle"),
     "Platform": ("gpus", "doctor", "mlflow", "dev"),
     "Help": ("help", "explain", "schema", "completion", "version"),
 }
@@ -122,7 +123,15 @@ STATE_COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+BUNDLE_COMMANDS: dict[str, tuple[str, str]] = {
+    "render": (
+        "sgpu_decl.cli.bundle:render_command",
+        "Write the jobs of a project as files of a bundle.",
+    ),
+}
+
 SUBCOMMANDS = {
+    "bundle": BUNDLE_COMMANDS,
     "dev": DEV_COMMANDS,
     "mlflow": MLFLOW_COMMANDS,
     "env": ENV_COMMANDS,
@@ -163,6 +172,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "sgpu adopt job.nightly 8421 -t prod",
         "sgpu adopt job.nightly 8421 --write jobs/nightly.yml",
     ),
+    "bundle": ("sgpu bundle render -t prod",),
+    "bundle render": ("sgpu bundle render -t prod", "sgpu bundle render -t prod --check"),
     "state": ("sgpu state list",),
     "state list": ("sgpu state list -t prod",),
     "state show": ("sgpu state show run.train", "sgpu state show run.train --at 12"),

@@ -1,6 +1,8 @@
 """What the jobs of a bundle launch, and the jobs as bundles write them."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -105,7 +107,7 @@ class BundledLaunches:
             if (files := own_files(request, self._context.project)) is None:
                 fill_launch_folder(
                     area,
-                    request,
+                    replace(request, control_key=_control_key(request)),
                     WorkspaceNodeProgram(moves=True),
                     project=self._context.project,
                     root=request.code_root(self._context.project),
@@ -153,6 +155,13 @@ class BundledLaunches:
             code=archive,
             policy=request.config.budget,
         )
+
+
+def _control_key(request: LaunchRequest) -> str:
+    """What the nodes of a launch prove to each other. Nodes may start while another machine deploys
+    the same bundle, which has to write the same files. So it follows from what is launched: whoever
+    may read that in the files of the bundle may read this there too."""
+    return hashlib.sha256(f"nodes of {request.record.token}".encode()).hexdigest()
 
 
 def _refuse_name(budget: str | None) -> None:

@@ -1,0 +1,158 @@
+"""What the Databricks CLI does with a bundle that has Python, as far as it concerns us: it starts
+the program `databricks.bundles.build`, fills variables in, uploads files and makes jobs.
+
+Source: https://github.com/databricks/cli, `bundle/config/mutator/python/python_mutator.go` (the
+arguments and the folder), `bundle/phases/initialize.go` (the order, and what is resolved before),
+`bundle/deploy/metadata/annotate_jobs.go` (what a deployed job says of itself).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["Built", "CliStandin"]
+
+_LOCAL = (".databricks", ".sgpu", "__pycache__")
+
+
+@dataclass(frozen=True)
+class Built:
+    """One phase: how the program ended, and the files that it wrote."""
+
+    code: int
+    config: dict[str, Any]
+    diagnostics: list[dict[str, Any]]
+    locations: dict[str, tuple[str, int, int]]
+    stderr: str
+
+    @property
+    def jobs(self) -> dict[str, Any]:
+        return dict(self.config.get("resources", {}).get("jobs", {}))
+
+
+@dataclass(frozen=True)
+class CliStandin:
+    """`folder` is the bundle, `temporary` is for files of the program."""
+
+    folder: Path
+    temporary: Path
+    target: str = "dev"
+    user: str = "me@example.com"
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def file_path(self) -> str:
+        return f"/Workspace/Users/{self.user}/.bundle/shop/{self.target}/files"
+
+    def config(self) -> dict[str, Any]:
+        """`databricks.yml` as the program is given it: the target is chosen, and defaults of the
+        jobs in YAML are there."""
+        config: dict[str, Any] = yaml.safe_load((self.folder / "databricks.yml").read_text())
+        target = (config.pop("targets", None) or {}).get(self.target) or {}
+        config["bundle"]["target"] = self.target
+        for name, block in (config.get("variables") or {}).items():
+            value = (target.get("variables") or {}).get(name, block.get("default"))
+            block["value"] = value
+        sync = config.setdefault("sync", {})
+        sync.setdefault("paths", ["."])
+        development = target.get("mode") == "development"
+        for job in ((config.get("resources") or {}).get("jobs") or {}).values():
+            job.setdefault("max_concurrent_runs", 4 if development else 1)
+            job.setdefault("queue", {"enabled": True})
+            if development:
+                job["name"] = f"[dev me] {job['name']}"
+        return config
+
+    def build(self, phase: str, config: Mapping[str, Any]) -> Built:
+        self.temporary.mkdir(exist_ok=True)
+        files = {
+            name: self.temporary / f"{name}.json"
+            for name in ("input", "output", "diagnostics", "locations")
+        }
+        files["input"].write_text(json.dumps(config))
+        for name in ("output", "diagnostics", "locations"):
+            files[name].unlink(missing_ok=True)
+        options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+        done = subprocess.run(
+            [sys.executable, "-m", "databricks.bundles.build", "--phase", phase, *options],
+            cwd=self.folder,
+            env={**os.environ, **self.environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Built(
+            code=done.returncode,
+            config=json.loads(files["output"].read_text()) if files["output"].exists() else {},
+            diagnostics=_lines(files["diagnostics"]),
+            locations={
+                one["path"]: (one["file"], one["line"], one["column"])
+                for one in _lines(files["locations"])
+            },
+            stderr=done.stderr,
+        )
+
+    def load(self) -> Built:
+        return self.build("load_resources", self.config())
+
+    def jobs(self) -> dict[str, Any]:
+        """The jobs after both phases, with variables filled in."""
+        loaded = self.load()
+        assert (loaded.code, loaded.diagnostics) == (0, []), loaded.stderr
+        mutated = self.build("apply_mutators", loaded.config)
+        assert (mutated.code, mutated.diagnostics) == (0, []), mutated.stderr
+        return {name: self.resolved(job) for name, job in mutated.jobs.items()}
+
+    def resolved(self, job: Any) -> Any:
+        text = json.dumps(job)
+        for name, value in {
+            "workspace.file_path": self.file_path,
+            "workspace.current_user.userName": self.user,
+            "workspace.current_user.short_name": "me",
+        }.items():
+            text = text.replace(f"${{{name}}}", value)
+        assert "${" not in text
+        return json.loads(text)
+
+    def deploy(self, client: Any, jobs: Mapping[str, Any]) -> dict[str, int]:
+        """Upload the files, and make the jobs; returns their ids."""
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and not any(part in _LOCAL for part in path.parts):
+                self._upload(client, name, path)
+        ids = {}
+        for name, job in jobs.items():
+            body = {key: value for key, value in job.items() if key != "permissions"}
+            body |= {
+                "deployment": {
+                    "kind": "BUNDLE",
+                    "metadata_file_path": self.file_path.replace("/files", "/state/metadata.json"),
+                },
+                "edit_mode": "UI_LOCKED",
+                "format": "MULTI_TASK",
+            }
+            ids[name] = client.do("POST", "/api/2.2/jobs/create", body=body)["job_id"]
+        return ids
+
+    def _upload(self, client: Any, name: str, path: Path) -> None:
+        target = f"{self.file_path}/{name}"
+        client.do("POST", "/api/2.0/workspace/mkdirs", body={"path": os.path.dirname(target)})
+        client.do(
+            "POST",
+            f"/api/2.0/workspace-files/import-file{target}",
+            query={"overwrite": "true"},
+            data=path.read_bytes(),
+        )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]

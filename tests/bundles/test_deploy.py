@@ -1,0 +1,87 @@
+"""A bundle that is deployed to an emulated workspace runs there, with results."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from databricks.sdk import WorkspaceClient
+
+from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.bundles.cli_standin import CliStandin
+from tests.bundles.test_loader import write
+from tests.cli.conftest import Shell
+from tests.workspace_login import log_in
+
+pytestmark = pytest.mark.expensive
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceServer]:
+    root = tmp_path_factory.mktemp("workspace")
+    with WorkspaceServer(root, execution=ExecutionSettings(grace=1.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(
+    bundle: CliStandin, server: WorkspaceServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Any:
+    token = log_in(server, monkeypatch, tmp_path)
+    return WorkspaceClient(host=server.url, token=token)
+
+
+def deployed(bundle: CliStandin, client: Any) -> tuple[CliStandin, dict[str, int]]:
+    user = client.current_user.me().user_name
+    known = CliStandin(bundle.folder, bundle.temporary, bundle.target, user)
+    jobs = known.jobs()
+    return known, known.deploy(client.api_client, jobs)
+
+
+def launched(client: Any, job_id: int) -> dict[str, str]:
+    """The results of the tasks of a launch, once it has ended."""
+    api = client.api_client
+    run_id = api.do("POST", "/api/2.2/jobs/run-now", body={"job_id": job_id})["run_id"]
+    while True:
+        run = api.do("GET", "/api/2.2/jobs/runs/get", query={"run_id": run_id})
+        if run["state"]["life_cycle_state"] in ("TERMINATED", "INTERNAL_ERROR"):
+            return {task["task_key"]: task["state"]["result_state"] for task in run["tasks"]}
+
+
+def test_a_deployed_bundle_runs_with_results(
+    bundle: CliStandin, server: WorkspaceServer, client: Any
+) -> None:
+    write(bundle, "databricks.yml", "        - task_key: prep\n"
+          "          notebook_task: {notebook_path: /Workspace/Shared/prep}\n", "")  # fmt: skip
+    write(bundle, "databricks.yml", "          depends_on: [{task_key: prep}]\n", "")
+    known, ids = deployed(bundle, client)
+    assert launched(client, ids["nightly"]) == {"prepare": "SUCCESS", "train": "SUCCESS"}
+    assert launched(client, ids["etl"]) == {"gpu": "SUCCESS"}
+
+    tenant = server.tenants.of_token(client.config.token).folder
+    folder = tenant / known.file_path.lstrip("/") / "sgpu/runs"
+    for job in ("job.nightly", "job.dev-me-etl"):
+        (back,) = folder.glob(f"*/{job}/*/back/0")
+        results = [
+            json.loads(one.read_bytes()) for one in sorted(back.glob("*/ranks/*/output.json"))
+        ]
+        assert results == [{"rank": 0, "lr": 0.1}, {"rank": 1, "lr": 0.1}]
+        written = sorted(path.read_text() for path in back.glob("node_*/output/model-*.txt"))
+        assert written == ["0.1", "0.1"]
+
+
+def test_sgpu_leaves_a_deployed_job_to_its_bundle(bundle: CliStandin, client: Any) -> None:
+    """Adopt refuses it, a plan says of a job of the name that it is the bundle's."""
+    _, ids = deployed(bundle, client)
+    shell = Shell(bundle.folder, dict(os.environ))
+    refused = shell("adopt", "job.nightly", str(ids["nightly"]))
+    assert refused.code == 1
+    assert "managed_by_bundle" in refused.err or "a bundle" in refused.err
+    before = client.jobs.get(ids["nightly"]).as_dict()
+    plan = shell("plan", "-o", "json")
+    assert plan.code == 0, plan.err
+    (job,) = [one for one in json.loads(plan.out)["data"]["changes"] if one["kind"] == "job"]
+    assert job["action"] == "create"
+    assert client.jobs.get(ids["nightly"]).as_dict() == before
