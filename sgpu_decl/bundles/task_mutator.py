@@ -141,11 +141,17 @@ def _job_of(loaded: Loaded, name: str, runs: Mapping[str, str]) -> LoadedJob:
         if run not in places:
             near = nearest(run, places)
             known = ", ".join(f"`{one}`" for one in list(places)[:5])
-            raise InvalidInput(
-                f"the task `{task}` has the description `sgpu: {run}`, and `{loaded.file}` "
-                f"declares no run `{run}`",
-                hint=f"did you mean `sgpu: {near}`?" if near else f"it declares {known or 'none'}",
-                code="unknown_run",
+            _refuse(
+                [
+                    Diagnostic(
+                        code="unknown_run",
+                        summary=f"the task `{task}` has the description `sgpu: {run}`, and "
+                        f"`{loaded.file}` declares no run `{run}`",
+                        hint=f"did you mean `sgpu: {near}`?"
+                        if near
+                        else f"it declares {known or 'none'}",
+                    )
+                ]
             )
     place = next(iter(places[next(iter(runs.values()))].values()))
     return LoadedJob(

@@ -19,6 +19,7 @@ COMMON_WORDS = frozenset({"local", "ray"})
 
 RAY = "`ray` is a block of a run too"
 STATE = "`databricks` is a kind of shared state too"
+BUNDLES = "the library of bundles, which the Databricks CLI starts"
 ALLOWED = {
     "model/backend_kinds.py": "the registry",
     "distribution.py": "`databricks` is an extra of the distribution",
@@ -56,6 +57,9 @@ ALLOWED = {
     "environments/package_lists/site_folders.py": "a folder of Debian's Python, `/usr/local`",
     "code/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",
     "environments/package_lists/import_names.py": "the names of packages",
+    "bundles/bundle_program.py": BUNDLES,
+    "bundles/loader.py": BUNDLES,
+    "bundles/task_mutator.py": BUNDLES,
     "cli/dev.py": "the emulated workspace, which is for users' own tests",
     "model/assumptions.py": "what the emulated workspace and the backend both assume",
     "agent/probe/libraries.py": "what the probe of a workspace tries on its nodes",
