@@ -57,9 +57,11 @@ class CliStandin:
         config: dict[str, Any] = yaml.safe_load((self.folder / "databricks.yml").read_text())
         target = (config.pop("targets", None) or {}).get(self.target) or {}
         config["bundle"]["target"] = self.target
+        for pattern in config.pop("include", ()):
+            for file in sorted(self.folder.glob(pattern)):
+                _join(config, yaml.safe_load(file.read_text()))
         for name, block in (config.get("variables") or {}).items():
-            value = (target.get("variables") or {}).get(name, block.get("default"))
-            block["value"] = value
+            block["value"] = (target.get("variables") or {}).get(name, block.get("default"))
         sync = config.setdefault("sync", {})
         sync.setdefault("paths", ["."])
         development = target.get("mode") == "development"
@@ -150,6 +152,14 @@ class CliStandin:
             query={"overwrite": "true"},
             data=path.read_bytes(),
         )
+
+
+def _join(config: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict):
+            _join(config.setdefault(key, {}), value)
+        else:
+            config[key] = value
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

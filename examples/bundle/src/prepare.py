@@ -1,0 +1,3 @@
+"""Prepares the data; the job of the bundle runs this before the ranks start."""
+
+print("prepared")
