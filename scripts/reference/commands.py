@@ -16,6 +16,7 @@ VALUES = {
     "--from": "train.py:main",
     "--gpus": "2",
     "--json-into": "events.jsonl",
+    "--keep": "1",
     "--keep-last": "1",
     "--limit": "90s",
     "--lock-timeout": "5m",

@@ -38,6 +38,10 @@ class BundleFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    @property
+    def is_there(self) -> bool:
+        return self._folder.exists()
+
     def refuse_foreign_files(self) -> None:
         """Refuse a folder in which somebody else keeps files.
 

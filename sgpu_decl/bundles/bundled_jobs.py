@@ -129,8 +129,8 @@ def bundled_jobs(
     )
     if has_errors(findings):
         return BundledJobs(findings=findings)
-    if write:
-        requests = [request for job in desired for request in _requests(job, lineage)]
+    requests = [request for job in desired for request in _requests(job, lineage)]
+    if write and (requests or folder.is_there):
         _pin(project, facts, requests)
         folder.make()
         folder.keep(
@@ -220,5 +220,5 @@ def _paths(document: Mapping[str, Json], resource: Mapping[str, Json]) -> Iterat
                 yield f"{name}.{member}", f"{name}[{at}]"
                 for field in item if isinstance(item, Mapping) else ():
                     yield f"{name}.{member}.{field}", f"{name}[{at}].{field}"
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and name != "tags":  # whose names may be no part of a path
             yield from ((f"{name}.{field}", f"{name}.{field}") for field in value)

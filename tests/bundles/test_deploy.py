@@ -85,3 +85,36 @@ def test_sgpu_leaves_a_deployed_job_to_its_bundle(bundle: CliStandin, client: An
     (job,) = [one for one in json.loads(plan.out)["data"]["changes"] if one["kind"] == "job"]
     assert job["action"] == "create"
     assert client.jobs.get(ids["nightly"]).as_dict() == before
+
+
+def test_a_job_in_a_bundle_is_what_apply_makes_but_for_its_places(
+    bundle: CliStandin, client: Any
+) -> None:
+    write(bundle, "sgpu.yml", "    lifecycle: {prevent_destroy: true}\n", "    paused: false\n")
+    _, ids = deployed(bundle, client)
+    assert Shell(bundle.folder, dict(os.environ))("apply", "-y").code == 0
+    api = client.api_client
+    listed = api.do("GET", "/api/2.2/jobs/list", query={"expand_tasks": "true"})["jobs"]
+    found = {one["job_id"]: one["settings"] for one in listed}
+    ours = found.pop(ids["nightly"])
+    (applied,) = (one for one in found.values() if "sgpu_token" in one.get("tags", {}))
+    assert "sgpu_token" not in ours.get("tags", {})
+    for settings in (ours, applied):
+        for name in ("name", "tags", "deployment", "edit_mode"):
+            settings.pop(name, None)
+    assert without_places(ours) == without_places(applied)
+
+
+def without_places(value: Any) -> Any:
+    """Paths in the workspace by their last part; what names a version has none."""
+    if isinstance(value, dict):
+        return {
+            key: without_places(item)
+            for key, item in value.items()
+            if key != "mlflow_experiment_directory"
+        }
+    if isinstance(value, list):
+        return [without_places(item) for item in value]
+    if isinstance(value, str) and value.startswith("/Workspace"):
+        return value.rpartition("/")[2]
+    return value

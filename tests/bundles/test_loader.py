@@ -252,3 +252,32 @@ def test_foreign_files_in_the_folder_are_left_alone(bundle: CliStandin) -> None:
     assert "`__init__.py`" in error.summary
     assert error.detail == "move them elsewhere"
     assert list(files(bundle.folder / "sgpu")) == ["__init__.py"]
+
+
+def test_secrets_of_a_scope_travel_by_reference_and_others_are_refused(bundle: CliStandin) -> None:
+    write(bundle, "sgpu.yml", "env: {base: gpu-6}",
+          "env: {base: gpu-6, secrets: {HF_TOKEN: ml/hf}}")  # fmt: skip
+    assert errors(loaded()) == []
+    (sidecar,) = bundle.folder.glob("sgpu/runs/*/*/*/secret_env_vars.json")
+    assert json.loads(sidecar.read_text()) == [
+        {"name": "HF_TOKEN", "secret_scope": "ml", "secret_key": "hf"}
+    ]
+    write(bundle, "sgpu.yml", "HF_TOKEN: ml/hf", "HF_TOKEN: env:HF_TOKEN")
+    (error,) = errors(loaded())
+    assert "HF_TOKEN" in error.summary
+    assert error.location.line == 13
+
+
+def test_a_project_without_jobs_leaves_no_folder(bundle: CliStandin) -> None:
+    text = (bundle.folder / "sgpu.yml").read_text()
+    (bundle.folder / "sgpu.yml").write_text(text[: text.index("jobs:")])
+    resources = loaded()
+    assert (resources.jobs, resources.diagnostics.items) == ({}, ())
+    assert not (bundle.folder / "sgpu").exists()
+
+
+def test_tags_of_any_name_are_taken(bundle: CliStandin) -> None:
+    write(bundle, "sgpu.yml", "    parameters:", '    tags: {"a.b[c": d}\n    parameters:')
+    built = bundle.load()
+    assert built.jobs["nightly"]["tags"] == {"a.b[c": "d"}
+    assert not [path for path in built.locations if "a.b" in path]

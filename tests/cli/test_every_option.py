@@ -15,7 +15,7 @@ from sgpu_decl.cli.other_names import GONE
 from tests.cli.conftest import Shell
 from tests.support import COMMAND_RUN, some
 
-READS_A_FILE = {"validate", "plan", "graph", "apply", "destroy", "adopt"}
+READS_A_FILE = {"validate", "plan", "graph", "apply", "destroy", "adopt", "bundle render"}
 """Their FILE is what `--var` and `--set` change."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -62,6 +62,7 @@ WRONG: dict[str, str] = {
     "--lock-timeout": "absent",
     "--force-after": "absent",
     "--to": "absent",
+    "--keep": "0",
     "--keep-last": "-1",
     "--older-than": "absent",
     "--name": "no name",
