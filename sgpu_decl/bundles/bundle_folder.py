@@ -138,6 +138,5 @@ class BundleFolder:
             if not any(empty.iterdir()):
                 empty.rmdir()
         for shared in (self._folder / _OBJECTS).glob("*/*"):
-            path = shared.relative_to(self._folder)
-            if path.as_posix() not in kept and path.parent.as_posix() not in kept:
+            if shared.relative_to(self._folder).as_posix() not in kept:
                 shared.unlink()

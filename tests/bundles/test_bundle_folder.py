@@ -55,16 +55,6 @@ def test_what_did_not_change_is_no_new_call_and_targets_keep_their_own(folder: P
     assert there(folder) == {"runs/l/job.a/0", "runs/l/job.a/1", "runs/m/job.a/0"}
 
 
-def test_packs_of_an_environment_stay_as_a_whole(folder: Path) -> None:
-    bundle = BundleFolder(folder)
-    bundle.make()
-    staged(folder, "objects/packs/a", "objects/packs/b")
-    bundle.keep("/jobs", ["objects/packs"], most=1)
-    assert there(folder) == {"objects/packs/a", "objects/packs/b"}
-    bundle.keep("/jobs", staged(folder, "runs/l/job.a/0"), most=1)
-    assert there(folder) == {"runs/l/job.a/0"}
-
-
 @pytest.mark.parametrize("name", ["mine.py", "runs/l/job.a/0/spec.json", "jobs.yml", "objects/x"])
 def test_files_of_others_are_refused_by_name(folder: Path, name: str) -> None:
     (folder / name).parent.mkdir(parents=True, exist_ok=True)

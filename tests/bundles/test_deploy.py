@@ -5,11 +5,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from venv import create
 
 import pytest
 from databricks.sdk import WorkspaceClient
+from databricks.sdk.errors import NotFound
 
 from sgpu_decl.testing.workspace import ExecutionSettings, WorkspaceServer
+from tests.backends.databricks.test_job_runs import install
 from tests.bundles.cli_standin import CliStandin
 from tests.bundles.test_loader import write
 from tests.cli.conftest import Shell
@@ -70,6 +73,49 @@ def test_a_deployed_bundle_runs_with_results(
         assert results == [{"rank": 0, "lr": 0.1}, {"rank": 1, "lr": 0.1}]
         written = sorted(path.read_text() for path in back.glob("node_*/output/model-*.txt"))
         assert written == ["0.1", "0.1"]
+
+
+def test_an_environment_that_was_made_here_goes_along_and_an_old_one_goes(
+    bundle: CliStandin, client: Any, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    create(venv, symlinks=True)
+    (site,) = venv.glob("lib/python*/site-packages")
+    install(site, "1.0")
+    write(bundle, "sgpu.yml", "env: {base: gpu-6}",
+          f"env: {{base: gpu-6, snapshot: true, python: {venv}/bin/python}}")  # fmt: skip
+    write(bundle, "src/train.py", '"lr": lr', '"lr": __import__("greeting").VERSION')
+    text = (bundle.folder / "databricks.yml").read_text()
+    of_the_team = text[text.index("resources:\n  jobs:") : text.index("targets:")]
+    write(bundle, "databricks.yml", of_the_team, "")
+
+    def packs() -> set[str]:
+        return {path.name for path in bundle.folder.glob("sgpu/objects/packs/*")}
+
+    assert Shell(bundle.folder, dict(os.environ))("bundle", "render", "--keep", "1").code == 0
+    first = packs()
+    install(site, "2.0")
+    known, ids = deployed(bundle, client)
+    assert packs() > first, "the loader keeps the last three"
+    assert Shell(bundle.folder, dict(os.environ))("bundle", "render", "--keep", "1").code == 0
+    assert not packs() & {name for name in first if name.endswith(".manifest")}
+    assert launched(client, ids["nightly"]) == {"prepare": "SUCCESS", "train": "SUCCESS"}
+    (run,) = client.jobs.list_runs(job_id=ids["nightly"])
+    assert run.state.result_state.value == "SUCCESS"
+    (lineage,) = client.workspace.list(f"{known.file_path}/sgpu/runs")
+    folders = list(client.workspace.list(f"{lineage.path}/job.nightly"))
+    back = [one for one in folders if _has(client, f"{one.path}/back/0/node_0/report.json")]
+    (launch,) = back
+    output = f"{launch.path}/back/0/node_0/ranks/0/output.json"
+    assert json.loads(client.workspace.download(output).read())["lr"] == "2.0"
+
+
+def _has(client: Any, path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    try:
+        return any(str(one.path).endswith(f"/{name}") for one in client.workspace.list(folder))
+    except NotFound:
+        return False
 
 
 def test_sgpu_leaves_a_deployed_job_to_its_bundle(bundle: CliStandin, client: Any) -> None:

@@ -30,6 +30,7 @@ from sgpu_decl.backends.remote.launching.uploader import (
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout, Uses
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.config.job import Job
+from sgpu_decl.content.packs import Index, index_name
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.jsonable import Json
@@ -118,9 +119,16 @@ class BundledLaunches:
                 area.make_folder_once(folder)
                 for name, content in files.items():
                     area.files.put(f"{folder}/{name}", content)
-        packs = (layout.packs,) if uses.environment is not None else ()
-        shared = (*layout.shared(uses), *packs)
-        return tuple(path.removeprefix(f"{layout.root}/") for path in (folder, *shared))
+        used = {folder, *layout.shared(uses), *self._packs(uses.environment)}
+        return tuple(path.removeprefix(f"{layout.root}/") for path in used)
+
+    def _packs(self, environment: str | None) -> Iterator[str]:
+        """The files that an environment was sent as."""
+        if environment is not None:
+            folder = self._area.layout.packs
+            index = self._area.files.get(f"{folder}/{index_name(environment)}")
+            for name in Index.unchecked(index, environment).files:
+                yield f"{folder}/{name}"
 
     def _shared(self, request: LaunchRequest) -> Uses:
         quiet, context = Quiet(), self._context
