@@ -96,6 +96,7 @@ ANSWERS = {
     ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
     "fetch": _answer("folder files bytes lacking", "The folder of the files; `lacking` names the missing files.", stable=False),
+    "bundle render": _answer("file jobs changed findings", "The file of the jobs and their names, whether it changed or, with `--check`, would change, and warnings.", stable=False, inside="findings[]=A-diagnostic"),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False, inside="resources[]=A-recorded-resource"),
     "state show": _answer("address backend owner gone attempt state spec", "One recorded resource.", stable=False),
     "state pull": _answer(

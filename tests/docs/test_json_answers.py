@@ -67,6 +67,7 @@ COMMANDS = {
 ELSEWHERE = {
     "adopt",
     "apply",
+    "bundle render",
     "dev workspace",
     "doctor probe",
     "mlflow sync",

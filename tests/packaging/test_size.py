@@ -15,7 +15,7 @@ LINES = {
     "agent": 17_800,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 25_900,
+    "backends": 25_950,
     "cli": 7_200,
     "bundles": 900,
     "code": 5_550,
