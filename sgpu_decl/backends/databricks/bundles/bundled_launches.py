@@ -11,10 +11,11 @@ from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.base import Survey
 from sgpu_decl.backends.databricks.bundles.bundle_survey import BundleSurvey
 from sgpu_decl.backends.databricks.jobs.documents import MARK, acl_of, settings_of
+from sgpu_decl.backends.databricks.jobs.job_findings import settings_findings
 from sgpu_decl.backends.databricks.jobs.job_folders import own_files
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.jobs.task_settings import Staged, StagedFile
-from sgpu_decl.backends.databricks.jobs.workspace_jobs import refuse_outputs, settings_findings
+from sgpu_decl.backends.databricks.jobs.workspace_jobs import refuse_outputs
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.launching.workspace_node_program import WorkspaceNodeProgram
 from sgpu_decl.backends.databricks.workspace import Workspaces
