@@ -38,6 +38,7 @@ settings.register_profile(
 )
 settings.load_profile("sgpu")
 
+_MORE = 100  # descriptors that tests may leave open until they are collected
 _GONE = 30.0  # seconds; what a test has ended itself takes one or two to go
 _HOMES = pytest.StashKey[str]()
 
@@ -61,9 +62,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """The collected tests are a million objects that stay. Python's collector is told to look at
-    the others alone. Otherwise it looks at all seldom, since that takes a second, and connections
-    that lie in cycles stay open for hundreds of tests."""
+    """The collected tests are a million objects that stay: Python's collector looks at the others
+    alone."""
     gc.disable()
     try:
         return (yield)
@@ -71,6 +71,18 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
         gc.freeze()
         gc.collect()  # from here on the collector compares with what is left
+
+
+_open = [0]  # descriptors of this process, when the collector had looked at everything
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """Clients of workspaces refer to themselves, and so keep their connections until the collector
+    looks at everything, which it puts off for hundreds of tests."""
+    if len(os.listdir("/proc/self/fd")) > _open[0] + _MORE:
+        gc.collect()
+        _open[0] = len(os.listdir("/proc/self/fd"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,12 +25,10 @@ class Database:
 
     def __init__(self, file: Path) -> None:
         self.lock = threading.RLock()
+        self._file = file
         self._depth = 0
-        self._connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
-        # What a power cut takes is no loss here; what a killed server wrote is there.
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=OFF")
-        self._connection.executescript(_SCHEMA)
+        self._resting = False
+        self._connection = self._opened()
 
     def table(self, room: str) -> "Table":
         """The table of that name."""
@@ -50,7 +48,7 @@ class Database:
         """Everything inside is written, or none of it; nobody else reads or writes meanwhile."""
         with self.lock:
             if self._depth == 0:
-                self._connection.execute("BEGIN")
+                self._awake().execute("BEGIN")
             self._depth += 1
             try:
                 yield
@@ -66,17 +64,42 @@ class Database:
     def execute(self, sql: str, values: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
         """All rows of one statement."""
         with self.lock:
-            return self._connection.execute(sql, values).fetchall()
+            return self._awake().execute(sql, values).fetchall()
 
     def copy_to(self, file: Path) -> None:
         """Write what it holds now to another file."""
         with self.lock:
-            self._connection.execute("VACUUM INTO ?", (str(file),))
+            self._awake().execute("VACUUM INTO ?", (str(file),))
+
+    def rest(self) -> None:
+        """Close the file until the next call, unless somebody uses it now."""
+        if self.lock.acquire(blocking=False):
+            try:
+                if self._depth == 0 and not self._resting:
+                    self._connection.close()
+                    self._resting = True
+            finally:
+                self.lock.release()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file for good."""
         with self.lock:
+            self._resting = False
             self._connection.close()
+
+    def _awake(self) -> sqlite3.Connection:
+        if self._resting:
+            self._connection = self._opened()
+            self._resting = False
+        return self._connection
+
+    def _opened(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None)
+        # What a power cut takes is no loss here; what a killed server wrote is there.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.executescript(_SCHEMA)
+        return connection
 
 
 class Table:

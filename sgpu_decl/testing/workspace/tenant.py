@@ -95,8 +95,12 @@ class Tenant:
                     )
         return Tenant(self.key, folder, self.user_name)
 
+    def rest(self) -> None:
+        """Close its files until somebody asks for them."""
+        self._database.rest()
+
     def close(self) -> None:
-        """Close its files."""
+        """Close its files for good."""
         self._database.close()
 
 
@@ -106,6 +110,7 @@ def _link(source: str, target: str) -> None:
 
 
 TREES = ("Workspace", "Volumes", "dbfs")
+_AWAKE = 16  # tenants whose files stay open, three of each
 
 
 class Tenants:
@@ -154,11 +159,13 @@ class Tenants:
 
     def _opened(self, key: str, user_name: str) -> Tenant:
         with self._lock:
-            known = self._open.get(key)
+            known = self._open.pop(key, None)
             if known is None:
                 folder = self._folder / key
                 known = Tenant(key, folder, _remembered(folder, user_name))
-                self._open[key] = known
+                for resting in [*self._open.values()][:-_AWAKE]:
+                    resting.rest()
+            self._open[key] = known  # the last one is who came last
             return known
 
 
