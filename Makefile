@@ -82,8 +82,7 @@ demo: .venv/.demo
 docs: .venv/.docs
 	@$(BIN)/python scripts/build_site.py
 
-# Four at once on two cores: tests wait for other processes a third of their time and more, and three
-# left the cores idle for a third of it.
+# Four at once on two cores: tests wait for other processes a third of their time.
 test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
