@@ -17,6 +17,7 @@ from sgpu_decl.cli.terminal_output import (
     note,
     now,
     show,
+    show_lines,
     takes_colour,
     takes_keys,
     terminal_width,
@@ -97,18 +98,13 @@ def _show_table(views: "Sequence[AttemptView]", table: str) -> None:
     if width is None:
         show(table)
         return
-    from sgpu_decl.diagnostics.masks import mask
-    from sgpu_decl.views.terminal import neutral
     from sgpu_decl.views.web_pages import linked_lines, run_pages, shows_links
 
     here = platform.node()
     pages = [next(iter(run_pages(view, here).values()), "") for view in views]
     links = [("", ""), *zip(map(str, (view.ref for view in views)), pages, strict=True)]
-    lines = mask(neutral(table)).split("\n")
-    click.echo(
-        "\n".join(linked_lines(lines, links, escapes=shows_links(os.environ), width=width)),
-        color=True,
-    )
+    escapes = shows_links(os.environ)
+    show_lines(table, lambda lines: linked_lines(lines, links, escapes=escapes, width=width))
 
 
 def _check_watch(output: str) -> None:

@@ -11,7 +11,7 @@ from sgpu_decl.cli.next_steps import complete, complete_error, complete_plan
 from sgpu_decl.diagnostics.masks import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sgpu_decl.diagnostics.diagnostic import Diagnostic
     from sgpu_decl.errors import SgpuError
@@ -42,6 +42,14 @@ def show(text: str, *, err: bool = False, nl: bool = True) -> None:
     from sgpu_decl.views.terminal import neutral
 
     click.echo(mask(neutral(text)), err=err, nl=nl, color=True)
+
+
+def show_lines(text: str, linked: "Callable[[Sequence[str]], Iterable[str]]") -> None:
+    """`show` for a table on a terminal that shows links. `linked` puts them into lines in which
+    nothing else is obeyed any more."""
+    from sgpu_decl.views.terminal import neutral
+
+    click.echo("\n".join(linked(mask(neutral(text)).split("\n"))), color=True)
 
 
 def show_exactly(text: str) -> None:

@@ -35,7 +35,7 @@ def launched(sgpu: Shell) -> Shell:
 
 
 def test_commands_and_options(sgpu: Shell) -> None:
-    assert values(sgpu, "st") == ["status", "stacks", "state"]
+    assert values(sgpu, "st") == ["start", "status", "stacks", "state"]
     commands = ["list", "show", "mv", "rm", "pull", "push", "log", "migrate"]
     commands += ["claim", "compact", "unlock"]
     assert values(sgpu, "state", "") == commands
@@ -80,7 +80,8 @@ def test_runs_that_a_project_declares(launched: Shell) -> None:
         assert offered == ["hello", "train", "eval"]
     assert values(launched, "logs", "") == ["hello", ":files"]
     blocks = values(launched, "plan", "--set", "")
-    assert blocks == ["runs.", "jobs.", "environments.", "functions.", "defaults.", "presets."]
+    in_root = ["runs.", "jobs.", "environments.", "functions.", "defaults.", "run_as.", "presets."]
+    assert blocks == in_root
     assert values(launched, "plan", "--set", "runs.") == ["runs.train.", "runs.eval."]
     assert values(launched, "plan", "--set", "runs.train.gp") == ["runs.train.gpus="]
 

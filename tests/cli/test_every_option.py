@@ -84,6 +84,8 @@ WRONG: dict[str, str] = {
     "--only": "nothing",
     "--from": "absent.py",
     "--sort": "absent",
+    "--page": "absent",
+    "--param": "absent",
 }
 """A value of each option that no command may take."""
 
