@@ -64,7 +64,7 @@ class _PlatformNames:
     def run(self, run: "LoadedRun") -> "tuple[LoadedRun, tuple[Diagnostic, ...]]":
         from sgpu_decl.config.run import run_config
 
-        findings = tuple(self._findings(run, run.config.backend))
+        findings = tuple(self._findings(run, run.spec.fields, run.config.backend))
         spec = Spec.of(self._filled(run.spec.fields, run.config.backend))
         config = run_config(run.address.name, spec)
         kept = {"renamed_from": run.config.renamed_from}
@@ -74,40 +74,45 @@ class _PlatformNames:
         self, job: "LoadedJob", block: "BackendOptions"
     ) -> "tuple[LoadedJob, tuple[Diagnostic, ...]]":
         given = job.config.model_dump(mode="json", exclude_unset=True)
-        title = {"name": given["name"]} if "name" in given else {}
+        title = {"name": given.pop("name")} if "name" in given else {}
+        findings = tuple(self._findings(job, given, block))
         config = type(job.config).model_validate({**self._filled(given, block), **title})
         spec = Spec.of(config.model_dump(mode="json", exclude_defaults=True))
-        return replace(job, spec=spec, config=config), tuple(self._findings(job, block))
+        return replace(job, spec=spec, config=config), findings
 
     def _filled(self, fields: Mapping[str, Json], block: "BackendOptions") -> dict[str, Json]:
         def named(match: re.Match[str]) -> str:
             return self._id(block, match[1], match[2])[0] or match[0]
 
         def fill(text: str, *, shell: bool) -> str:
-            if USER in text and not shell and (user := self._user(block)) is not None:
+            if USER in text and not shell and (user := self._user(block)[0]) is not None:
                 text = text.replace(USER, user)
             return LOOKUP.sub(named, text)
 
         return with_texts(fields, fill)
 
     def _findings(
-        self, one: "LoadedRun | LoadedJob", block: "BackendOptions"
+        self,
+        one: "LoadedRun | LoadedJob",
+        fields: Mapping[str, Json],
+        block: "BackendOptions",
     ) -> Iterator[Diagnostic]:
-        for path, text in text_paths(one.spec.fields):
+        for path, text in text_paths(fields, shell=False):
+            if USER in text and (error := self._user(block)[1]) is not None:
+                yield _finding(error, one, path)
+        for path, text in text_paths(fields):
             for match in LOOKUP.finditer(text):
                 _, error = self._id(block, match[1], match[2])
                 if error is not None:
-                    yield Diagnostic(
-                        code=error.code,
-                        summary=error.message,
-                        place=place_of(one.places, path),
-                        hint=error.hint,
-                    )
+                    yield _finding(error, one, path)
 
-    def _ask_user(self, block: "BackendOptions") -> str | None:
+    def _ask_user(self, block: "BackendOptions") -> tuple[str | None, SgpuError | None]:
         survey = self._project.survey(str(block.kind)) if is_remote(block.kind) else None
-        person = user_name() if survey is None else survey.person(block)
-        return None if person is None else short_name(person)
+        try:
+            person = user_name() if survey is None else survey.person(block)
+        except SgpuError as error:
+            return None, error
+        return None if person is None else short_name(person), None
 
     def _ask_id(
         self, block: "BackendOptions", kind: str, name: str
@@ -125,3 +130,8 @@ class _PlatformNames:
             hint="give the variable a `default` in this target, or `lookup: null` and a value",
             code="no_lookup",
         )
+
+
+def _finding(error: SgpuError, one: "LoadedRun | LoadedJob", path: str) -> Diagnostic:
+    place = place_of(one.places, path)
+    return Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)

@@ -36,9 +36,9 @@ _NO_OFFSET = re.compile(r"\$\{\w+:\s*[A-Za-z_]\w*\.\w")  # of OmegaConf: `${hydr
 _OF_BUNDLES = {
     "bundle.target": "target.name", "bundle.environment": "target.name",
     "bundle.name": "project.name", "bundle.git.commit": "git.commit",
-    "bundle.git.branch": "git.branch", "workspace.current_user.short_name": "user",
+    "bundle.git.branch": "git.branch",
 }  # fmt: skip
-_BUNDLE = re.compile(r"\$\{((?:bundle|workspace)\.[a-z_.]+)\}")
+_BUNDLE = re.compile(r"\$\{(bundle\.[a-z.]+)\}")
 _OTHER_NAMES = {
     "vars": "var", "variable": "var", "variables": "var",
     "envs": "env", "environ": "env", "environment": "env",

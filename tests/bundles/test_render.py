@@ -90,3 +90,14 @@ def test_mistakes_are_errors_of_the_command(bundle: CliStandin) -> None:
     assert refused.code == 1
     assert "sgpu.yml:6" in refused.err
     assert "has the backend `local`" in refused.err
+
+
+def test_what_a_plan_asks_the_workspace_for_has_no_place_in_a_bundle(bundle: CliStandin) -> None:
+    found = "    tags: {who: '${user}', sql: '${var.sql}'}\n    backend: databricks\n"
+    write(bundle, "sgpu.yml", "    backend: databricks\n", found)
+    variables = "variables:\n  sql: {lookup: {warehouse: BI}}\n"
+    write(bundle, "sgpu.yml", "variables:\n", variables)
+    refused = sgpu(bundle, "bundle", "render")
+    assert refused.code == 1
+    assert "a bundle is made without its workspace" in refused.err
+    assert "a bundle is the same for all" in refused.err

@@ -61,10 +61,3 @@ def test_the_backend_says_who_the_user_is(sgpu: Shell) -> None:
     block = '{kind: ray, address: "http://head:8265", storage: "/shared/${user}"}'
     sgpu.write("run.yaml", f"name: a\ngpus: 1\ntype: CPU\ncommand: x\nbackend: {block}\n")
     assert "error[user_in_backend]" in sgpu.exits(1, "validate").err
-
-
-def test_the_reference_of_bundles_names_ours(sgpu: Shell) -> None:
-    args = "['${workspace.current_user.short_name}']"
-    sgpu.write("run.yaml", f"name: a\ngpus: 1\ntype: CPU\nentrypoint: a.py\nargs: {args}\n")
-    sgpu.write("a.py", "")
-    assert "did you mean `${user}`?" in sgpu.exits(1, "validate").err

@@ -6,10 +6,12 @@ from pathlib import Path
 from sgpu_decl.backends.databricks.planning.databricks_config_rules import config_findings
 from sgpu_decl.backends.databricks.planning.databricks_survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.planning.pools import choose_pool
+from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.plan import PlanPlatform
 
@@ -22,6 +24,20 @@ class BundleSurvey(DatabricksSurvey):
 
     def account(self, config: RunConfig) -> PlanPlatform | None:  # noqa: ARG002  nobody's yet
         return None
+
+    def person(self, block: BackendOptions) -> str | None:  # noqa: ARG002
+        raise BackendError(
+            "`${user}` is who plans, and a bundle is the same for all",
+            hint="use a variable, and give it a value in the target",
+            code="user_in_production",
+        )
+
+    def lookup(self, block: BackendOptions, kind: str, name: str) -> str | None:  # noqa: ARG002
+        raise BackendError(
+            f"a bundle is made without its workspace, which would have the {kind} `{name}`",
+            hint="give the variable the id as `default`, and `lookup: null`, in this target",
+            code="no_lookup",
+        )
 
     def placement(self, config: RunConfig) -> tuple[Placement | None, Sequence[Diagnostic]]:
         choice, findings = choose_pool(config, {})
