@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.code.selection import RENDERED
 from sgpu_decl.errors import SgpuError
 from sgpu_decl.system_errors import error_text
 
@@ -27,7 +28,6 @@ KEEP = 3
 _INDEX, _IGNORED = "index.json", ".gitignore"
 _LAUNCHES, _OBJECTS = "runs", "objects"
 _RENDERED = "jobs*.yml"
-HEADER = "# Written by `sgpu bundle render`: change sgpu.yml, and render again.\n"
 _IGNORE = f"# Written by sgpu.\n*\n!{_RENDERED}\n"
 _SHOWN = 5
 
@@ -65,13 +65,9 @@ class BundleFolder:
                 code="bundle_foreign_files",
             )
 
-    def rendered(self) -> tuple[Path, ...]:
-        """The files with jobs in it: they name the code of the project, and are no part of it."""
-        return tuple(sorted(self._folder.glob(_RENDERED)))
-
     def _is_ours(self, path: Path) -> bool:
         if path.match(_RENDERED):
-            return path.is_file() and path.read_text(errors="replace").startswith(HEADER)
+            return path.is_file() and path.read_text(errors="replace").startswith(RENDERED)
         if path.name in (_LAUNCHES, _OBJECTS):
             return (self._folder / _INDEX).is_file()
         return path.name in (_INDEX, _IGNORED)

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,6 @@ def _variables(text: ProjectText, values: Mapping[str, Any]) -> Iterator[tuple[s
             yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-@cache
 def bundle_config() -> Mapping[str, Any]:
     """The bundle as the CLI has read it, its defaults filled in; empty in any other program. The
     functions of a bundle are given its target and variables alone. Source: `_parse_args` and

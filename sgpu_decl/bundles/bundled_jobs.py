@@ -1,6 +1,5 @@
 """The jobs of a project as they are in a bundle: what is behind both the loader and `render`."""
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +20,6 @@ from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.planner.plan_checks import place_of, run_checks
 from sgpu_decl.planning.job_facts import desire
 from sgpu_decl.planning.job_spec import requests_in
-from sgpu_decl.planning.location import absolute
 from sgpu_decl.planning.plan_facts import gather
 from sgpu_decl.planning.project import Project
 
@@ -109,9 +107,7 @@ def bundled_jobs(
     elsewhere = tuple(_elsewhere(project, runs))
     if elsewhere:
         return BundledJobs(findings=in_order((*validated.findings, *elsewhere)))
-    no_code = (os.path.relpath(one, absolute(project.file).parent) for one in folder.rendered())
-    included = (*validated.loaded.included, *no_code)
-    loaded = replace(validated.loaded, runs=runs, jobs=jobs, included=included)
+    loaded = replace(validated.loaded, runs=runs, jobs=jobs)
     lineage = _lineage(loaded.project_name, project.target)
     state = State(lineage=lineage, serial=0, resources={})
     facts = gather(project, loaded, state, for_apply=write)

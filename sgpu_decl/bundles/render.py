@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgpu_decl.atomic_files import write_atomic
-from sgpu_decl.bundles.bundle_folder import FOLDER, HEADER
+from sgpu_decl.bundles.bundle_folder import FOLDER
 from sgpu_decl.bundles.bundled_jobs import BundledJob, BundledProject, bundled_jobs
+from sgpu_decl.code.selection import RENDERED
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.planning.location import Location
@@ -64,4 +65,4 @@ def _text(jobs: tuple[BundledJob, ...], target: str | None) -> str:
         "resources": {"jobs": {job.name: dict(job.resource) for job in jobs}}
     }
     block = resources if target is None else {"targets": {target: dict(resources)}}
-    return HEADER + yaml.safe_dump(block, sort_keys=False, allow_unicode=True, width=100)
+    return RENDERED + yaml.safe_dump(block, sort_keys=False, allow_unicode=True, width=100)

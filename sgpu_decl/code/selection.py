@@ -46,6 +46,8 @@ _NAMED = re.compile(
     r"^project\s*:\s*(\{[^}]*\bname\s*:|(#.*)?\n((\s*#.*|[ \t]+.*)?\n)*?[ \t]+name\s*:)",
     re.MULTILINE,
 )
+RENDERED = "# Written by `sgpu bundle render`: change sgpu.yml, and render again.\n"
+"""How a file of jobs begins. They name the code, so they are no part of it."""
 SCHEMA_ID = '"$id": "urn:sgpu:schema:'
 _PLAN_KEYS = ('"applyable"', '"changes"', '"address"')
 # The first line that `--json-into` writes, up to the version of sgpu.
@@ -350,11 +352,11 @@ def _is_tool_output(folder: str, names: Collection[str]) -> bool:
 
 
 def is_sgpu_file(name: str, head: bytes) -> bool:
-    """Whether a file is a run, project or plan file, or a schema of these, by its content: they are
-    config, not code. A YAML file is one only if sgpu knows all of its keys."""
+    """Whether a file is a run, project or plan file, a schema of these, or a rendered one, by its
+    content: they are config, not code. A YAML file is one only if sgpu knows all of its keys."""
     if name.endswith((".yaml", ".yml")):
         text = head.decode("utf-8", "replace")
-        if _MODELINE.search(text.partition("\n")[0]):
+        if _MODELINE.search(text.partition("\n")[0]) or text.startswith(RENDERED):
             return True
         return _looked_like_ours(name, head) and _is_valid(text)
     if head.lstrip().startswith(b"{"):

@@ -10,12 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import chdir
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
+from databricks.bundles import build
 
 __all__ = ["Built", "CliStandin"]
 
@@ -39,13 +43,14 @@ class Built:
 
 @dataclass(frozen=True)
 class CliStandin:
-    """`folder` is the bundle, `temporary` is for files of the program."""
+    """`folder` is the bundle, `temporary` is for files of the program. `apart`: the program runs in
+    a process of its own."""
 
     folder: Path
     temporary: Path
     target: str = "dev"
     user: str = "me@example.com"
-    environ: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
 
     @property
     def file_path(self) -> str:
@@ -82,24 +87,35 @@ class CliStandin:
         for name in ("output", "diagnostics", "locations"):
             files[name].unlink(missing_ok=True)
         options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-        done = subprocess.run(
-            [sys.executable, "-m", "databricks.bundles.build", "--phase", phase, *options],
-            cwd=self.folder,
-            env={**os.environ, **self.environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ["--phase", phase, *options]
+        code, stderr = self._ran(words) if self.apart else (self._called(words), "")
         return Built(
-            code=done.returncode,
+            code=code,
             config=json.loads(files["output"].read_text()) if files["output"].exists() else {},
             diagnostics=_lines(files["diagnostics"]),
             locations={
                 one["path"]: (one["file"], one["line"], one["column"])
                 for one in _lines(files["locations"])
             },
-            stderr=done.stderr,
+            stderr=stderr,
         )
+
+    def _ran(self, words: list[str]) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "databricks.bundles.build", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    def _called(self, words: list[str]) -> int:
+        """The same program in this process."""
+        argv = ["build.py", *words]
+        with patch.object(sys, "argv", argv), chdir(self.folder), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # it closes no file that it reads
+            return build.main(argv)
 
     def load(self) -> Built:
         return self.build("load_resources", self.config())

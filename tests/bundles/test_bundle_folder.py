@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.bundles.bundle_folder import HEADER, BundleFolder
+from sgpu_decl.bundles.bundle_folder import BundleFolder
+from sgpu_decl.code.selection import RENDERED
 from sgpu_decl.errors import SgpuError
 
 
@@ -66,7 +67,7 @@ def test_files_of_others_are_refused_by_name(folder: Path, name: str) -> None:
 
 def test_a_checkout_with_rendered_jobs_alone_is_ours(folder: Path) -> None:
     folder.mkdir()
-    (folder / "jobs.prod.yml").write_text(HEADER + "targets: {}\n")
+    (folder / "jobs.prod.yml").write_text(RENDERED + "targets: {}\n")
     (folder / ".gitignore").write_text("*\n")
     BundleFolder(folder).refuse_foreign_files()
 

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from venv import create
@@ -38,7 +39,7 @@ def client(
 
 def deployed(bundle: CliStandin, client: Any) -> tuple[CliStandin, dict[str, int]]:
     user = client.current_user.me().user_name
-    known = CliStandin(bundle.folder, bundle.temporary, bundle.target, user)
+    known = replace(bundle, user=user, apart=True)
     jobs = known.jobs()
     return known, known.deploy(client.api_client, jobs)
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_program_of_the_cli_takes_the_jobs_with_their_places(bundle: CliStandin) -> None:
-    built = bundle.load()
+    built = replace(bundle, apart=True).load()
     assert (built.code, built.diagnostics) == (0, []), built.stderr
     job = built.jobs["nightly"]
     golden = json.dumps(job, indent=1, sort_keys=True)
@@ -66,7 +67,7 @@ def test_the_program_of_the_cli_takes_the_jobs_with_their_places(bundle: CliStan
 
 
 def test_both_phases_and_the_deployed_paths_lead_to_files(bundle: CliStandin) -> None:
-    jobs = bundle.jobs()
+    jobs = replace(bundle, apart=True).jobs()
     (train,) = [one for one in jobs["nightly"]["tasks"] if one["task_key"] == "train"]
     for path in (
         train["ai_runtime_task"]["deployments"][0]["command_path"],

@@ -14,7 +14,7 @@ from tests.cli.conftest import Answer, Shell
 
 
 def sgpu(bundle: CliStandin, *words: str) -> Answer:
-    return Shell(bundle.folder, dict(os.environ))(*words)
+    return Shell(bundle.folder, dict(os.environ)).here(*words)
 
 
 def test_the_files_are_what_the_loader_gives(bundle: CliStandin) -> None:

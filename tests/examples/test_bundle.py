@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def test_it_is_deployed_and_runs(bundle: CliStandin, workspace: Any) -> None:
 
     client = WorkspaceClient()
     user = str(client.current_user.me().user_name)
-    known = CliStandin(bundle.folder, bundle.temporary, "prod", user)
+    known = replace(bundle, target="prod", user=user, apart=True)
     ids = known.deploy(client.api_client, known.jobs())
     assert launched(client, ids["nightly"]) == {"nightly": "SUCCESS"}
     assert launched(client, ids["weekly"]) == {"prepare": "SUCCESS", "train": "SUCCESS"}
