@@ -69,10 +69,17 @@ def bundle_config() -> Mapping[str, Any]:
 
 
 def sync_findings(config: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Whether a deploy uploads the folder of what is launched: git ignores it, so it must be
-    included."""
+    """Whether a deploy uploads the folder of what is launched, as one that launches can use: git
+    ignores it, so it must be included."""
     if not config:
         return
+    if (config.get("experimental") or {}).get("immutable_folder"):
+        yield Diagnostic(
+            code="bundle_sync",
+            summary="the bundle has `experimental.immutable_folder`, and launches write their "
+            "results into the folder that it is deployed to",
+            hint="remove that from databricks.yml",
+        )
     patterns = [
         str(one).removeprefix("./") for one in (config.get("sync") or {}).get("include") or ()
     ]

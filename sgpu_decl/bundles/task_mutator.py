@@ -7,12 +7,12 @@ A task of a bundle has no tags, and the CLI takes no field that it does not know
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from databricks.bundles.core import Bundle, job_mutator
-from databricks.bundles.jobs import AiRuntimeTask, Job, JobEnvironment, Task
+from databricks.bundles.jobs import AiRuntimeTask, ForEachTask, Job, JobEnvironment, Task
 
 from sgpu_decl.bundles.bundle_folder import KEEP
 from sgpu_decl.bundles.bundle_program import (
@@ -24,7 +24,7 @@ from sgpu_decl.bundles.bundle_program import (
 from sgpu_decl.bundles.bundled_jobs import bundled_jobs
 from sgpu_decl.config.job import Job as JobConfig
 from sgpu_decl.config.loaded import Loaded, LoadedJob
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, in_order
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.model.address import NAME, Address, Kind
@@ -86,6 +86,7 @@ def sgpu_tasks(bundle: Bundle, job: Job) -> Job:
 def _filled(bundle: Bundle, job: Job) -> Job:
     tasks = [one for one in _listed(job.tasks) if isinstance(one, Task)]
     runs = {str(one.task_key): run for one in tasks if (run := _run_of(one)) is not None}
+    _refuse(_repeated(tasks))
     if not runs:
         return job
     config = bundle_config()
@@ -153,6 +154,16 @@ def _job_of(loaded: Loaded, name: str, runs: Mapping[str, str]) -> LoadedJob:
                     )
                 ]
             )
+    _refuse(
+        Diagnostic(
+            code="run_of_matrix",
+            summary=f"`{run.address.name}` has a matrix, and a task launches one run",
+            place=run.places.get("matrix"),
+            hint="declare a run without one for the task",
+        )
+        for run in loaded.runs
+        if run.address.key and run.address.name in runs.values()
+    )
     place = next(iter(places[next(iter(runs.values()))].values()))
     return LoadedJob(
         address=Address(Kind.JOB, name),
@@ -163,6 +174,18 @@ def _job_of(loaded: Loaded, name: str, runs: Mapping[str, str]) -> LoadedJob:
         place=place,
         spec=Spec.of({}),
     )
+
+
+def _repeated(tasks: Iterable[Task]) -> Iterator[Diagnostic]:
+    for task in tasks:
+        inner = task.for_each_task.task if isinstance(task.for_each_task, ForEachTask) else None
+        if isinstance(inner, Task) and _run_of(inner) is not None:
+            yield Diagnostic(
+                code="bundle_task",
+                summary=f"the task `{task.task_key}` launches a run of sgpu for each of several "
+                "inputs, and a run sees none of them",
+                hint="give each launch a task of its own, with a run of its own",
+            )
 
 
 def _conflicts(job: Job, tasks: Mapping[str, Task], config: Mapping[str, Any]) -> list[Diagnostic]:
@@ -198,6 +221,6 @@ def _conflicts(job: Job, tasks: Mapping[str, Task], config: Mapping[str, Any]) -
 
 
 def _refuse(findings: Iterable[Diagnostic]) -> None:
-    listed = tuple(findings)
+    listed = in_order(findings)
     if listed:
         raise InvalidInput(listed[0].summary, diagnostics=listed)

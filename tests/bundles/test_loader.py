@@ -246,6 +246,12 @@ def test_a_bundle_that_does_not_upload_the_folder_is_refused(
     assert list(sync_findings({})) == [], "another program has no such thing"
 
 
+def test_a_bundle_whose_folder_nothing_can_write_to_is_refused() -> None:
+    config = {"sync": {"include": ["sgpu/**"]}, "experimental": {"immutable_folder": True}}
+    (found,) = sync_findings(config)
+    assert "write their results" in found.summary
+
+
 def test_foreign_files_in_the_folder_are_left_alone(bundle: CliStandin) -> None:
     (bundle.folder / "sgpu").mkdir()
     (bundle.folder / "sgpu/__init__.py").write_text("mine = 1\n")

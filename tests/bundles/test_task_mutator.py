@@ -11,6 +11,13 @@ from sgpu_decl.bundles import sgpu_task, sgpu_tasks
 from tests.bundles.cli_standin import CliStandin
 from tests.bundles.test_loader import write
 
+EACH = """\
+        - task_key: each
+          for_each_task:
+            inputs: "[1]"
+            task: {task_key: one, description: "sgpu: train"}
+"""
+
 
 def mutated(bundle: CliStandin) -> Any:
     return bundle.build("apply_mutators", bundle.config())
@@ -73,6 +80,8 @@ def test_a_longer_description_has_the_mark_in_its_first_line(bundle: CliStandin)
         ("      tasks:\n", "      environments: [{environment_key: gpu}]\n      tasks:\n",
          "rename the task"),
         ("    etl:\n", "    other: {name: etl}\n    etl:\n", "give each job a name of its own"),
+        ("        - task_key: gpu\n", EACH + "        - task_key: gpu\n",
+         "give each launch a task"),
         ('sync: {include: ["sgpu/**"]}', "", "add `sync: "),
     ],
 )  # fmt: skip
@@ -95,6 +104,14 @@ def test_errors_of_the_run_come_with_their_places(bundle: CliStandin) -> None:
     (error,) = mutated(bundle).diagnostics
     assert "sgpu.yml:7:5: error: " in error["detail"]
     assert "colour" in error["detail"]
+
+
+def test_a_run_with_a_matrix_is_not_one_launch(bundle: CliStandin) -> None:
+    text = (bundle.folder / "sgpu.yml").read_text()
+    text = text[: text.index("jobs:")].replace('"${var.lr}"', "1.0")
+    (bundle.folder / "sgpu.yml").write_text(text + "    matrix: {lr: [1, 2]}\n")
+    (error,) = mutated(bundle).diagnostics
+    assert "`train` has a matrix" in error["detail"]
 
 
 def test_the_mutator_alone_needs_no_jobs_in_the_project(bundle: CliStandin) -> None:
