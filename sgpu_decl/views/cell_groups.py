@@ -72,19 +72,20 @@ def group_what(group: CellGroup) -> str:
 
 
 def group_because(
-    group: CellGroup, plan: Plan, *, literal: Callable[[str], str] | None = None
+    changes: Sequence[Change], plan: Plan, *, literal: Callable[[str], str] | None = None
 ) -> str:
-    """Return the reason in words, with what became of the last attempts. `literal` makes a user's
-    text safe where text for a terminal is not meant."""
-    reason = reason_words(group.shared, plan, literal=literal)
-    priors = [item.prior for item in group.changes if item.prior is not None]
+    """Return the reason in words that changes share, with what became of the last attempts.
+    `literal` makes a user's text safe where text for a terminal is not meant."""
+    first = changes[0]
+    reason = reason_words(first, plan, literal=literal)
+    priors = [item.prior for item in changes if item.prior is not None]
     states = Counter("could not start" if one.not_started else str(one.state) for one in priors)
     if not states:
         return reason
     last = ", ".join(f"{number:,} {state}" for state, number in states.items())
-    if group.shared.unavailable is not None:
+    if first.unavailable is not None:
         known = f"last attempts, as far as is known: {last}; they cannot be asked now"
-        return known if group.shared.reason is Reason.ALREADY_RUNNING else f"{reason} ({known})"
+        return known if first.reason is Reason.ALREADY_RUNNING else f"{reason} ({known})"
     return f"{reason} (last attempts: {last})"
 
 

@@ -14,7 +14,8 @@ from pathlib import PurePath
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.plan import Change, Plan
-from sgpu_decl.views.cell_groups import CellGroup, grouped
+from sgpu_decl.views.cell_groups import grouped
+from sgpu_decl.views.change_groups import Item, joined
 from sgpu_decl.views.markdown import code, prose, written_size
 from sgpu_decl.views.plan_change_markdown import Fold, change_row, folds, has_folds
 from sgpu_decl.views.plan_job_fields import in_words_of_yaml
@@ -50,7 +51,7 @@ def render(plan: Plan, *, now: datetime, limit: int = LIMIT) -> Iterator[str]:
             omission is counted.
     """
     plan = in_words_of_yaml(plan)
-    changed = grouped(filter(caused_here, plan.changes))
+    changed = joined(grouped(filter(caused_here, plan.changes)), plan)
     changed.sort(key=_importance)
     head = [_marker(plan), "", f"**{summary_line(plan)}**", *_platforms(plan)]
     closing = list(_closing(plan))
@@ -87,7 +88,7 @@ _NO_LIMIT = _Rooms(
 )
 
 
-def _rooms(plan: Plan, changed: Sequence[Change | CellGroup], now: datetime, room: int) -> _Rooms:
+def _rooms(plan: Plan, changed: Sequence[Item], now: datetime, room: int) -> _Rooms:
     """Share `room` between the parts: what is left out first gets what the others leave."""
     rows = _size((*_HEADER, *(change_row(item, plan, now) for item in changed)), room)
     others = _size(_others(plan, now, math.inf), room - rows)
@@ -151,14 +152,12 @@ def _encoded(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]|(?<=-)-|-$", percent, name)
 
 
-def _importance(item: Change | CellGroup) -> tuple[bool, int]:
-    change = item.shared if isinstance(item, CellGroup) else item
+def _importance(item: Item) -> tuple[bool, int]:
+    change = item if isinstance(item, Change) else item.shared
     return not change.destructive, -change.action.severity
 
 
-def _rows(
-    items: Sequence[Change | CellGroup], plan: Plan, now: datetime, size: float
-) -> Iterator[str]:
+def _rows(items: Sequence[Item], plan: Plan, now: datetime, size: float) -> Iterator[str]:
     if not items:
         return
     room = _Room(size - 1)
@@ -180,22 +179,23 @@ def _others(plan: Plan, now: datetime, size: float) -> Iterator[str]:
     room = _Room(size - 1)
     left_out = 0
     for words, changes in others_by_cause(plan):
-        rows = (change_row(change, plan, now) for change in changes)
+        items = joined(changes, plan)
+        rows = (change_row(item, plan, now) for item in items)
         title = f"<details><summary>{count(len(changes), 'change')} {words}</summary>"
         fold = Fold(opening=(title, "", *_HEADER), rows=rows)
         lines = list(_fold(fold, room))
         yield from lines
         shown = max(0, len(lines) - len(fold.opening) - len(fold.closing))
-        left_out += len(changes) - shown
+        left_out += sum(map(_amount, items[shown:]))
     if left_out:
         yield f"\n{count(left_out, 'more change')} of other causes: {_SEE}."
 
 
-def _amount(item: Change | CellGroup) -> int:
-    return len(item.changes) if isinstance(item, CellGroup) else 1
+def _amount(item: Item) -> int:
+    return 1 if isinstance(item, Change) else len(item.changes)
 
 
-def _details(items: Sequence[Change | CellGroup], size: float) -> Iterator[str]:
+def _details(items: Sequence[Item], size: float) -> Iterator[str]:
     """The fields of each change, folded; the last block that fits may lack some."""
     room = _Room(size - 1)
     folded = [item for item in items if has_folds(item)]

@@ -123,7 +123,7 @@ class _Paper:
         yield from self._title(
             self._head(group.shared.action, group.address),
             group_what(group),
-            group_because(group, self._plan),
+            group_because(group.changes, self._plan),
             only_moved=only_moved(group.shared),
         )
         yield from self._contents(group.shared)
@@ -201,7 +201,7 @@ class _Paper:
     def unchanged(self, items: Sequence[Change | CellGroup]) -> Iterator[str]:
         for item in items[:_UNCHANGED_SHOWN]:
             if isinstance(item, CellGroup):
-                why = f"{group_what(item)}: {group_because(item, self._plan)}"
+                why = f"{group_what(item)}: {group_because(item.changes, self._plan)}"
             else:
                 why = because(item, self._plan, self._now)
             yield f"    {escape(str(item.address))}  {why}"

@@ -56,6 +56,28 @@ def test_a_plan_is_one_comment_that_later_plans_update(
     assert host.comments(6) == []
 
 
+def test_the_plans_of_several_targets_are_one_comment(
+    host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
+) -> None:
+    def show(*texts: str) -> None:
+        files = [tmp_path / f"{number}.md" for number, _ in enumerate(texts)]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        subprocess.run(
+            [sys.executable, SCRIPT, "change", *files],
+            env={"PATH": os.environ["PATH"], **environ(5)},
+            check=True,
+        )
+
+    show(f"{MARKER}\n\none\n", f"{OTHER}\n\nelsewhere\n")
+    show(f"{MARKER}\n\ntwo\n", f"{OTHER}\n\nelsewhere\n")
+    (body,) = (one["body"] for one in host.comments(5))
+    assert body == (
+        "<!-- sgpu:plans project=vision targets=all -->\n\n"
+        "## Target `prod`\n\ntwo\n\n## Target `staging`\n\nelsewhere\n"
+    )
+
+
 def test_a_comment_beyond_the_first_page_is_found(
     host: CommentHost, environ: Callable[[int | None], dict[str, str]], tmp_path: Path
 ) -> None:

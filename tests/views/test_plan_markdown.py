@@ -143,7 +143,7 @@ def many(count: int, **other: object) -> Plan:
             Reason.CONFIG_CHANGED,
             attempt=2,
             prior=prior(),
-            fields=(changed("args.lr", 1, 2, number, FieldEffect.NEW_ATTEMPT),),
+            fields=(changed("args.lr", 1, 2 + number, number, FieldEffect.NEW_ATTEMPT),),
         )
         for number in range(count - 1)
     )
@@ -237,3 +237,99 @@ def test_what_others_cause_is_folded_counted_and_cut() -> None:
     assert shown > 100
     assert f"{1_999 - shown:,} more changes of other causes: see `sgpu show PLAN`." in text
     assert text.count("<details>") == text.count("</details>")
+
+
+def equal(count: int, **other: object) -> Plan:
+    """A plan that changes one line for as many runs."""
+    field = changed("timeout", "2h", "3h", 9, FieldEffect.NEXT_ATTEMPT)
+    return a_plan(
+        *(
+            run(
+                f"classify-region-{number:03}",
+                Action.UPDATE,
+                Reason.CONFIG_CHANGED,
+                prior=prior(number=number + 1),
+                fields=(field,),
+            )
+            for number in range(count)
+        ),
+        **other,  # type: ignore[arg-type]
+    )
+
+
+def test_equal_changes_of_many_runs_are_shown_once() -> None:
+    text = markdown(equal(40))
+    assert (
+        text.count("| update | 40 runs: `run.classify-region-000`, `run.classify-region-001`") == 1
+    )
+    assert "the config changed (last attempts: 40 succeeded)" in text
+    assert text.count('| `timeout` | `"2h"` | `"3h"` | `run.yaml:9:3` |') == 1
+    assert all(text.count(f"`run.classify-region-{number:03}`") == 1 for number in range(40))
+    assert len(text) < 2_000
+
+
+def test_two_equal_changes_are_shown_one_by_one() -> None:
+    assert markdown(equal(2)).count("| update | `run.") == 2
+
+
+def test_a_long_list_of_equal_changes_names_each_in_its_fold() -> None:
+    text = markdown(equal(200))
+    assert "`run.classify-region-039` and 160 more" in text
+    assert text.count("| `run.classify-region-199` |") == 1
+    short = markdown(equal(200), 6_000)
+    assert "and 160 more" in short
+    assert left_out(short, "change") == 200  # "200 changes without all fields"
+
+
+def test_pending_changes_of_many_runs_are_shown_once() -> None:
+    plan = equal(40)
+    pending = tuple(replace(change, cause=Cause.PENDING) for change in plan.changes)
+    text = markdown(replace(plan, changes=pending))
+    assert "<summary>40 changes pending" in text
+    assert text.count("| update |") == 1
+
+
+def new_runs(codes: int) -> Plan:
+    """A plan of 43 new runs, of one code or of several."""
+    return a_plan(
+        *(
+            run(
+                f"fit-{number:02}",
+                Action.CREATE,
+                Reason.FIRST_RUN,
+                attempt=1,
+                fields=(
+                    changed("args.rate", None, number / 100, 6, FieldEffect.NEW_ATTEMPT),
+                    changed("args.region", None, f"region-{number}", 5, FieldEffect.NEW_ATTEMPT),
+                    changed("entrypoint", None, "train.py:main", 4, FieldEffect.NEW_ATTEMPT),
+                    changed("gpus", None, 8, 1, FieldEffect.NEW_ATTEMPT),
+                    changed("timeout", None, "2h", 3, FieldEffect.NEXT_ATTEMPT),
+                    changed("type", None, "H100", 2, FieldEffect.NEW_ATTEMPT),
+                ),
+                code=CodeChange(digest=f"d{number % codes}", files=3, bytes=900),
+            )
+            for number in range(43)
+        )
+    )
+
+
+def test_new_runs_show_what_they_share_and_then_what_each_has() -> None:
+    text = markdown(new_runs(1))
+    assert "(none)" not in text
+    assert text.count('| `type` | `"H100"` |') == text.count("| code | 3 files, 900 B | |") == 1
+    assert '| `run.fit-07` | `args.rate` `0.07`, `args.region` `"region-7"` |' in text
+    assert len(text) < 5_000
+
+
+def test_new_runs_of_one_code_are_a_group_if_there_are_enough() -> None:
+    assert markdown(new_runs(2)).count("| create |") == 2
+    assert markdown(new_runs(43)).count("| create | 43 runs: ") == 1
+    assert len(markdown(new_runs(43))) < 6_000
+
+
+def test_what_stops_a_run_is_never_shown_with_others() -> None:
+    plan = equal(5)
+    stopping = tuple(
+        replace(change, action=Action.REPLACE, destructive=True) for change in plan.changes
+    )
+    assert markdown(replace(plan, changes=stopping)).count("| **replace** | `run.") == 5

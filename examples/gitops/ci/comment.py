@@ -1,11 +1,12 @@
 """Shows a plan on GitHub or GitLab.
 
-    comment.py change FILE      as a comment on the pull request
+    comment.py change FILE...   as a comment on the pull request
     comment.py drift FILE       as an issue
     comment.py no-drift FILE    closes that issue
 
 FILE has the Markdown of `sgpu plan`. Its first line names the project and the target: a comment or
-an issue of the same author that begins with the same line is updated. Without a pull request, or if
+an issue of the same author that begins with the same line is updated. Several files, one for each
+target, become one comment, with a heading for each. Without a pull request, or if
 the host refuses, the Markdown goes to the summary of the job. Outside of CI it is printed.
 
 GitHub: https://docs.github.com/en/rest/issues/comments and https://docs.github.com/en/rest/issues/issues,
@@ -21,13 +22,13 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 LABEL = "sgpu-drift"
-MARKER = re.compile(r"<!-- sgpu:plan project=(\S+) target=(\S+) -->")
+MARKER = re.compile(r"<!-- sgpu:plans? project=(\S+) targets?=(\S+) -->")
 Fields = Mapping[str, object]
 
 
@@ -156,6 +157,18 @@ def show(kind: str, form: Texts, text: str) -> None:
         call("POST", form.url, {form.body: text, **(named if form.closed else {})})
 
 
+def joined(texts: Sequence[str]) -> str:
+    """One text of the plans of several targets. Its first line stays the same whichever these are,
+    so that a later text with other targets replaces it."""
+    if len(texts) == 1:
+        return texts[0]
+    parts = []
+    for text in texts:
+        marker, project, target = _named(text)
+        parts.append(f"## Target `{target}`\n\n{text.removeprefix(marker).strip()}\n")
+    return "\n".join([f"<!-- sgpu:plans project={project} targets=all -->\n", *parts])
+
+
 def _named(text: str) -> tuple[str, str, str]:
     found = MARKER.match(text)
     if found is None:
@@ -176,9 +189,9 @@ def summarize(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="shows a plan on GitHub or GitLab")
     parser.add_argument("kind", choices=["change", "drift", "no-drift"])
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     options = parser.parse_args()
-    text = options.file.read_text(encoding="utf-8")
+    text = joined([file.read_text(encoding="utf-8") for file in options.files])
     form = texts(options.kind, os.environ)
     if form is None:
         summarize(text)

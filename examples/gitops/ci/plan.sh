@@ -4,7 +4,7 @@
 # BASE     the branch that the pull request is for
 # LINK     the address of the pull request, kept with the proposal
 # FORK     `true` where the branch is of another repository: then only the files are checked
-# TARGET   `prod` by default
+# TARGET   `prod` by default; several, separated by spaces, are shown in one comment
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,12 +24,20 @@ if ! git merge-base --is-ancestor "origin/$BASE" HEAD; then
     exit 1
 fi
 
+read -ra targets <<< "${TARGET:-prod}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 code=0
-sgpu plan -t "${TARGET:-prod}" --base "origin/$BASE" --propose-link "$LINK" \
-    -o markdown > "$work/plan.md" || code=$?
-if [ -s "$work/plan.md" ]; then
-    python3 ci/comment.py change "$work/plan.md"
+plans=()
+for target in "${targets[@]}"; do
+    plan="$work/$target.md"
+    sgpu plan -t "$target" --base "origin/$BASE" --propose-link "$LINK" \
+        -o markdown --limit $((65000 / ${#targets[@]})) > "$plan" || code=$?
+    if [ -s "$plan" ]; then
+        plans+=("$plan")
+    fi
+done
+if [ ${#plans[@]} -gt 0 ]; then
+    python3 ci/comment.py change "${plans[@]}"
 fi
 exit "$code"
