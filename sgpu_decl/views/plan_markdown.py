@@ -7,7 +7,7 @@ What a user wrote stands in code spans alone: GitHub would read it elsewhere as 
 import math
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePath
 
@@ -38,6 +38,7 @@ _LONGEST_NAME = 64  # of a project or a target, in the first line
 _SEE = "see `sgpu show PLAN`"
 _HEADER = ("| action | run | because |", "|---|---|---|")
 _EQUAL_SHOWN = 3
+_LITERAL = re.compile(r"`[^`]*`")
 _FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -243,19 +244,47 @@ def _closing(plan: Plan) -> Iterator[str]:
 
 
 def _check_lines(checks: Sequence[Diagnostic], *, every: bool) -> Iterator[tuple[str, int]]:
-    """Yield each line, errors first, and how many checks it stands for. Unless `every` one is asked
-    for, those of one code beyond three are counted in a line of their own."""
+    """Yield each line, errors first, and how many checks it stands for. Checks that say the same of
+    many runs, with other names, share a line. Unless `every` one is asked for, those of one code
+    beyond three are counted in a line of their own."""
     totals = Counter((check.severity, check.code) for check in checks)
     seen: Counter[tuple[Severity, str]] = Counter()
-    for check in sorted(checks, key=lambda check: _FIRST.index(check.severity)):
-        key = (check.severity, check.code)
+    lines = _alike(checks) if every else [[check] for check in checks]
+    for first, *others in sorted(lines, key=lambda alike: _FIRST.index(alike[0].severity)):
+        key = (first.severity, first.code)
         seen[key] += 1
         if every or seen[key] <= _EQUAL_SHOWN:
-            yield _line(check), 1
+            yield _line(first) + _for_others(others), 1 + len(others)
         elif seen[key] == _EQUAL_SHOWN + 1:
             rest = totals[key] - _EQUAL_SHOWN
-            places = f"{code(check.code)} at {totals[key]:,} places, {rest:,} of them left out"
-            yield f"- **{check.severity}** {places}: see `sgpu show PLAN`", rest
+            places = f"{code(first.code)} at {totals[key]:,} places, {rest:,} of them left out"
+            yield f"- **{first.severity}** {places}: see `sgpu show PLAN`", rest
+
+
+def _alike(checks: Sequence[Diagnostic]) -> list[list[Diagnostic]]:
+    """The checks, with those that differ in nothing but names in one list, if they are more than
+    three and no errors."""
+    by_words: dict[Hashable, list[Diagnostic]] = {}
+    for check in checks:
+        words = (_LITERAL.sub("", text) for text in (check.summary, check.hint or ""))
+        key = (check.severity, check.code, *words) if check.address else id(check)
+        by_words.setdefault(id(check) if check.severity is Severity.ERROR else key, []).append(
+            check
+        )
+    return [
+        part
+        for alike in by_words.values()
+        for part in ([alike] if len(alike) > _EQUAL_SHOWN else [[check] for check in alike])
+    ]
+
+
+def _for_others(others: Sequence[Diagnostic]) -> str:
+    if not others:
+        return ""
+    named = list(dict.fromkeys(code(one.address) for one in others if one.address))
+    more = len(named) - _EQUAL_SHOWN
+    rest = f" and {more:,} more" if more > 0 else ""
+    return f". The same of {', '.join(named[:_EQUAL_SHOWN])}{rest}"
 
 
 def _line(check: Diagnostic) -> str:

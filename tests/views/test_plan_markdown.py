@@ -183,7 +183,11 @@ def test_every_change_is_shown_or_counted_and_what_destroys_comes_first(limit: i
 
 
 def test_fields_are_left_out_before_checks_and_checks_before_changes() -> None:
-    plan = many(60, checks=tuple(replace(NO_GPU, address=f"run.r{n}") for n in range(60)))
+    checks = (
+        replace(NO_GPU, address=f"run.r{n}", summary=f"this machine has no GPU {n}")
+        for n in range(60)
+    )
+    plan = many(60, checks=tuple(checks))
     whole = markdown(plan, 0)
     assert "see `sgpu show PLAN`" not in whole
     without_fields = markdown(plan, len(whole) - 1)
@@ -333,3 +337,25 @@ def test_what_stops_a_run_is_never_shown_with_others() -> None:
         replace(change, action=Action.REPLACE, destructive=True) for change in plan.changes
     )
     assert markdown(replace(plan, changes=stopping)).count("| **replace** | `run.") == 5
+
+
+def test_checks_that_differ_in_names_alone_share_a_line() -> None:
+    def access(number: int, severity: Severity) -> Diagnostic:
+        return Diagnostic(
+            code="experiment_access",
+            severity=severity,
+            address=f"run.fit-{number:02}",
+            summary=f"`permissions` hold for `/Shared/fit-{number:02}` too",
+            hint="name another experiment",
+        )
+
+    checks = tuple(access(number, Severity.INFO) for number in range(40))
+    text = markdown(a_plan(checks=(NO_GPU, *checks)))
+    assert "this machine has no GPU" in text
+    line = text.splitlines()[-1]
+    assert text.count("/Shared/") == 1
+    assert line.endswith("The same of `run.fit-01`, `run.fit-02`, `run.fit-03` and 36 more")
+    three = markdown(a_plan(checks=checks[:3]))
+    assert three.count("/Shared/") == 3
+    errors = tuple(access(number, Severity.ERROR) for number in range(40))
+    assert markdown(a_plan(checks=errors)).count("/Shared/") == 40
