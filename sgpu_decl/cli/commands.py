@@ -221,6 +221,7 @@ RARE_OPTIONS = frozenset(
         "--detailed-exitcode",
         "--exclude",
         "--force-after",
+        "--heal",
         "--json-into",
         "--limit",
         "--lock-timeout",

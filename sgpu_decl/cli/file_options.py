@@ -142,13 +142,18 @@ def selection_options(command: Command) -> Command:
         "--retry-failed", is_flag=True, help="Relaunch runs whose last attempt failed in user code."
     )
     @click.option(
+        "--heal",
+        is_flag=True,
+        help="Undo what was done by hand: relaunch runs that a person cancelled, too.",
+    )
+    @click.option(
         "--on-active",
         type=click.Choice(ON_ACTIVE),
         help="What to do with a changed run that is still active. Overrides `on_active`.",
     )
     @functools.wraps(command)
     def with_selection(**values: Any) -> object:
-        names = ("rerun", "select", "exclude", "retry_failed", "on_active")
+        names = ("rerun", "select", "exclude", "retry_failed", "heal", "on_active")
         selection = PlanOptions(**{name: values.pop(name) for name in names})
         return command(selection=selection, **values)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.frozen_dataclass import FLAT, PRIVATE, UNWRITTEN, dataclass
+from sgpu_decl.frozen_dataclass import FLAT, PRIVATE, SOMETIMES, UNWRITTEN, dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.attempt import NOT_STARTED, AttemptRef, AttemptState, FailureClass
 from sgpu_decl.model.environment import PackageList
@@ -212,7 +212,8 @@ class PlannedLaunch:
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
     `stop` those that are cancelled first (replace) or at all (destroy), `beside` those that go on
-    meanwhile (parallel).
+    meanwhile (parallel). `made` counts the jobs that were ever made at this address, with the one
+    that is made now.
     """
 
     owner: str
@@ -221,6 +222,7 @@ class PlannedLaunch:
     stop: tuple[int, ...] = ()
     wait_for: tuple[int, ...] = ()
     beside: tuple[int, ...] = ()
+    made: int | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

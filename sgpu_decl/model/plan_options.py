@@ -15,12 +15,13 @@ ON_ACTIVE = ("error", "replace", "queue", "parallel")
 class PlanOptions:
     """The options of `plan` and `apply`; globs as the user typed them.
     Unless it `removes`, a plan leaves alone what the file no longer lists. In a `strict` plan,
-    warnings are errors."""
+    warnings are errors. One that is to `heal` launches again what a person cancelled."""
 
     rerun: tuple[str, ...] = ()
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     retry_failed: bool = False
+    heal: bool = False
     on_active: str | None = None
     destroy: bool = False
     removes: bool = True
@@ -35,6 +36,7 @@ class PlanOptions:
             select: Iterable[str] = ...,
             exclude: Iterable[str] = ...,
             retry_failed: bool = ...,
+            heal: bool = ...,
             on_active: str | None = ...,
             destroy: bool = ...,
             removes: bool = ...,

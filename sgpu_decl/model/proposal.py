@@ -1,8 +1,9 @@
 """What a plan proposes: its effects, kept with the state, so that an apply can ask for them."""
 
 from collections.abc import Mapping
+from dataclasses import field
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.plan import Action
@@ -11,7 +12,8 @@ from sgpu_decl.model.plan import Action
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """What one change of a plan does, apart from the state that it was planned for: `attempt`
-    alone is of that state, and says which attempts count as this effect carried out.
+    alone is of that state, and says which attempts count as this effect carried out. Of a job that
+    is made, it counts the jobs that were ever made there.
 
     `beside` says that it starts beside active attempts of its run though the file does not say so
     (`--on-active parallel`). `spec` has no attempts in references; None where a run or job ends:
@@ -48,7 +50,8 @@ class Content:
 class Proposal:
     """The effects of one plan, and who proposes them. `lineage` and `serial` are those of the state
     then; a serial of 0 means that there was none. `contents` says in what code and environments
-    differ from later ones, where nobody has these any more."""
+    differ from later ones, where nobody has these any more. One that `heals` was made of a
+    plan that undoes what was done by hand: it covers nothing but such an apply."""
 
     id: str
     target: str | None
@@ -61,3 +64,4 @@ class Proposal:
     tree: str | None = None
     link: str | None = None
     contents: tuple[Content, ...] = ()
+    heals: bool = field(default=False, metadata=SOMETIMES)

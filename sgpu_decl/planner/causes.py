@@ -16,6 +16,7 @@ _DRIFTS = frozenset(
         Reason.PREVIOUS_LOST,
         Reason.PREVIOUS_FAILED,
         Reason.LIVE_DRIFTED,
+        Reason.CANCELLED_BY_USER,
     }
 )
 

@@ -83,12 +83,16 @@ def situation_of(state: AttemptState, failure: FailureClass | None) -> Situation
     return _OF_STATE[state]
 
 
-def decide(situation: Situation, *, same: bool, rerun: bool, retry_failed: bool) -> Decision:
-    """Look the decision up; `rerun` (asked for, or `until: always`) and `retry_failed` come before
-    the table."""
+def decide(
+    situation: Situation, *, same: bool, rerun: bool, retry_failed: bool, heal: bool = False
+) -> Decision:
+    """Look the decision up; `rerun` (asked for, or `until: always`), `retry_failed` and `heal` come
+    before the table."""
     if rerun:
         verdict = RunVerdict.ASK if situation is Situation.ACTIVE else RunVerdict.LAUNCH
         return Decision(verdict, Reason.REQUESTED_RERUN)
     if retry_failed and situation is Situation.FAILED_BY_USER:
         return Decision(RunVerdict.LAUNCH, Reason.PREVIOUS_FAILED)
+    if heal and same and situation is Situation.CANCELLED:
+        return Decision(RunVerdict.LAUNCH, Reason.CANCELLED_BY_USER)
     return DECISIONS[situation, same]

@@ -54,9 +54,10 @@ def _effect(change: Change) -> Effect:
     if inputs is None or change.action in _ENDING:
         return effect
     spec, launched = _launched(change.kind, inputs)
+    made = change.launch.made if change.launch else None
     return replace(
         effect,
-        attempt=change.attempt if change.launches else None,
+        attempt=change.attempt if change.launches else made,
         spec=spec,
         code=launched.code_digest,
         environment=launched.environment_digest,

@@ -29,7 +29,8 @@ class PlanRequest:
     over the field. `whole_project` is false for a run file, which covers its own run and matrix
     cells alone and never removes a run of another name. `destroy` plans the end of all that the
     file owns, listed or not. Unless it `removes`, a plan leaves alone what the file no longer
-    lists. In a `strict` plan, warnings are errors. What the project has in `let_go`, all cells of a
+    lists. In a `strict` plan, warnings are errors. One that is to `heal` launches again what a
+    person cancelled. What the project has in `let_go`, all cells of a
     matrix by the address of the run, is forgotten as it is. So are jobs that are `managed` by
     somebody else, who is named in words. `lost_files` are those that declared what is recorded, and
     are not there now. Of what the target has `left_out`, runs by their address without a key, jobs
@@ -42,6 +43,7 @@ class PlanRequest:
     rerun: frozenset[Address] = frozenset()
     select: frozenset[Address] | None = None
     retry_failed: bool = False
+    heal: bool = False
     on_active: str | None = None
     whole_project: bool = True
     destroy: bool = False

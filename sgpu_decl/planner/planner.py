@@ -343,6 +343,7 @@ def _options(item: DesiredRun, inputs: PlanInputs, state: State) -> Options:
         now=inputs.now,
         rerun=item.address in request.rerun,
         retry_failed=request.retry_failed,
+        heal=request.heal,
         on_active=request.on_active,
         in_place=can.in_place,
         queues=can.queues,

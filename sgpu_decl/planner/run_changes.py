@@ -43,6 +43,7 @@ class Options:
     now: datetime
     rerun: bool = False
     retry_failed: bool = False
+    heal: bool = False
     on_active: str | None = None
     in_place: frozenset[str] = frozenset()
     queues: bool = True
@@ -92,6 +93,7 @@ def _decision(
         same=same_as is not None,
         rerun=options.rerun or desired.until == "always",
         retry_failed=options.retry_failed,
+        heal=options.heal,
     )
 
 

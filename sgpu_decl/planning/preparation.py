@@ -101,6 +101,7 @@ def prepare(
         rerun=_rerun(options, known, declared if select is None else declared & select),
         select=select,
         retry_failed=options.retry_failed,
+        heal=options.heal,
         on_active=options.on_active,
         whole_project=gathered.whole_project,
         destroy=options.destroy,
@@ -148,6 +149,7 @@ def prepare(
         environments=gathered.recipes,
         copies=gathered.copies,
         keep_warm=gathered.keep_warm,
+        heals=options.heal,
     )
     return prepared.with_commit() if for_apply else prepared
 

@@ -23,7 +23,7 @@ class Prepared:
     maps one to what it takes to make that environment. What they lack, as those of a saved plan do,
     is looked for in the stores and made again from what the plan says. `staged` says that ranks
     find both where they will look. `keep_warm` are the seconds that what the ranks of a call import
-    stays imported.
+    stays imported. A plan that `heals` undoes what was done by hand.
     """
 
     plan: "Plan"
@@ -34,6 +34,7 @@ class Prepared:
     copies: "ModuleFolder | None" = None
     staged: bool = False
     keep_warm: float = 0.0
+    heals: bool = False
 
     @property
     def code_trees(self) -> "tuple[Snapshot, ...]":

@@ -58,6 +58,7 @@ def propose(project: Project, prepared: Prepared, link: str | None) -> Proposal 
         commit=plan.git.commit if plan.git else None,
         tree=plan.git.tree if plan.git else None,
         link=link,
+        heals=prepared.heals,
         contents=tuple(
             Content(digest=digest, items=items)
             for digest in sorted({*_digests(effects)})
@@ -72,7 +73,8 @@ def propose(project: Project, prepared: Prepared, link: str | None) -> Proposal 
 
 
 def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
-    """Check that each effect of a plan stands in an open proposal of its target.
+    """Check that each effect of a plan stands in an open proposal of its target. A plan that heals
+    may also take the newest proposal of those that were made for that.
 
     Args:
         state: the one that the plan was made for.
@@ -84,14 +86,19 @@ def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
     missing = {effect.address: effect for effect in effects_of(prepared.plan)}
     seen: dict[Address, list[_Shown]] = {}
     history = _History(project, state)
+    healed = not prepared.heals
     for proposal, at in _proposals(project, prepared.plan.target, state):
         if not missing:
             return
+        if proposal.heals:
+            if healed:
+                continue
+            healed = True
         for effect in proposal.effects:
             planned = missing.get(effect.address)
             if planned is None:
                 continue
-            became = history.attempt(effect)
+            became = history.became(effect)
             if became is None and covers(effect, planned):
                 del missing[effect.address]
                 seen.pop(effect.address, None)
@@ -105,27 +112,35 @@ def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """An effect that a proposal shows. `became` is the attempt that it was carried out as."""
+    """An effect that a proposal shows. `became` says in words what it was carried out as."""
 
     effect: Effect
     proposal: Proposal
     at: datetime
-    became: Attempt | None
+    became: str | None
 
 
 class _History:
-    """The attempts of each address, read once and only where an effect may be carried out."""
+    """What effects became. The attempts of each address are read once, and only where one may be
+    carried out."""
 
     def __init__(self, project: Project, state: State) -> None:
         self._project = project
         self._state = state
 
-    def attempt(self, effect: Effect) -> Attempt | None:
-        """The attempt that an effect became."""
+    def became(self, effect: Effect) -> str | None:
+        """The attempt or the job that an effect became, in words; None while it is open."""
         resource = self._state.resources.get(effect.address)
-        if effect.attempt is None or resource is None:
+        if resource is None:
             return None
-        return carried_out(effect, self._attempts.get(effect.address, ()))
+        if effect.kind is Kind.JOB:
+            # Older proposals do not say which job it was to be.
+            made = effect.action is Action.CREATE and resource.numbered >= (effect.attempt or 1)
+            return f"`{effect.address}`, which is gone since" if made else None
+        if effect.attempt is None:
+            return None
+        attempt = carried_out(effect, self._attempts.get(effect.address, ()))
+        return f"`{attempt.ref}`" if attempt is not None else None
 
     @cached_property
     def _attempts(self) -> Mapping[Address, Sequence[Attempt]]:
@@ -186,7 +201,8 @@ def _not_reviewed(
     where = f" of the target `{plan.target}`" if plan.target else ""
     return StalePlan(
         f"{amount} in no open proposal{where}: nothing was changed",
-        hint="propose the missing changes with `sgpu plan --propose`; apply again after the review",
+        hint="propose the missing changes with `sgpu plan --propose"
+        f"{' --heal' * prepared.heals}`; apply again after the review",
         code="not_reviewed",
         diagnostics=findings,
     )
@@ -219,7 +235,7 @@ def _nearest(shown: Sequence[tuple[_Shown, list[str]]]) -> str:
     source = proposal.link or (f"commit {proposal.commit[:12]}" if proposal.commit else "")
     what = f"what {proposal.who} proposed on {nearest.at:%Y-%m-%d %H:%M} UTC"
     what += f" ({source})" if source else ""
-    became = f" was carried out as `{nearest.became.ref}`" if nearest.became else ""
+    became = f" was carried out as {nearest.became}" if nearest.became else ""
     if not differences:
         return f": {what}{became}"
     return f" differs from {what}{became and f', which{became}'}: {'; '.join(differences)}"

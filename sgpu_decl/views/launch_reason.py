@@ -11,6 +11,7 @@ from sgpu_decl.planning.location import COMMAND_FILE
 from sgpu_decl.views.terminal import escape
 
 AGAIN = "first run since it was destroyed or forgotten"
+CANCELLED = "the last attempt was cancelled by a person"
 ALWAYS = "every apply, or call, launches it (`until: always`)"
 
 REASONS: Mapping[Reason, str] = MappingProxyType(
@@ -65,6 +66,8 @@ def launch_reason(attempt: Attempt, owner: str, before: Attempt | None) -> str:
         return rerun_words(owner)
     if reason == Reason.FIRST_RUN and before is not None:
         return AGAIN
+    if reason == Reason.CANCELLED_BY_USER:
+        return CANCELLED
     if reason == Reason.PREVIOUS_FAILED and before is not None and before.failure in NOT_STARTED:
         return "the last attempt could not start"
     if reason is not None and reason in REASONS:

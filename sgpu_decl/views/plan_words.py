@@ -25,6 +25,7 @@ from sgpu_decl.model.plan import (
 from sgpu_decl.views.launch_reason import (
     AGAIN,
     ALWAYS,
+    CANCELLED,
     NOT_STARTED_WORDS,
     REASONS,
     rerun_words,
@@ -283,6 +284,8 @@ def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | 
         return AGAIN
     if change.reason is Reason.REQUESTED_RERUN and _always(change):
         return ALWAYS
+    if change.reason is Reason.CANCELLED_BY_USER and change.launches:
+        return CANCELLED
     if change.reason is Reason.REQUESTED_RERUN and change.prior is None:
         return REASONS[Reason.FIRST_RUN]
     if change.reason is Reason.REQUESTED_RERUN:

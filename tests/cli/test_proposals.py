@@ -243,6 +243,26 @@ def test_a_launch_before_a_crash_closes_the_proposal(shell: Shell) -> None:
     assert log.read_text() == "launched\n"
 
 
+def test_what_a_person_cancelled_is_drift_that_an_apply_heals_once_it_was_shown(
+    shell: Shell,
+) -> None:
+    shell.write("sgpu.yml", project(a="exec sleep 60"))
+    proposed(shell)
+    assert applied(shell, "--detach").code == 0
+    shell.done("cancel", "a", "-t", "prod")
+    unchanged = applied(shell)
+    assert (unchanged.code, "No changes" in unchanged.out) == (0, True)
+    shown = shell.done("plan", "-t", "prod", "--heal", "-o", "markdown")
+    assert "| create | `run.a` | the last attempt was cancelled by a person (`a#1`" in shown.out
+    assert "was carried out as `a#1`" in summaries(refusal(shell, "--heal"))[0]
+    proposed(shell, "--heal")
+    assert applied(shell, "--heal", "--detach").code == 0
+    assert attempts(shell, "a") == 2
+    shell.done("cancel", "a", "-t", "prod")
+    (again,) = summaries(refusal(shell, "--heal"))
+    assert "was carried out as `a#2`" in again
+
+
 def test_drift_is_told_by_the_exit_code_and_in_markdown(shell: Shell) -> None:
     proposed(shell)
     assert applied(shell).code == 0

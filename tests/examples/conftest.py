@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.examples.gitops_team import place, team
 from tests.support import check_golden, require
+
+__all__ = ["place", "team"]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SHORT = ("--set", "args.epochs=2", "--set", "args.samples=1024")

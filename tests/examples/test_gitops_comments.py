@@ -135,7 +135,12 @@ def test_drift_is_one_issue_that_is_closed_in_the_end(
     def night(kind: str, text: str) -> list[tuple[str, str]]:
         done = comment(kind, f"{MARKER}\n{text}", tmp_path, environ(None))
         assert done.returncode == 0, done.stderr
-        return [(one.get("description") or one["body"], one["state"]) for one in host.issues()]
+        bodies = [one.get("description") or one["body"] for one in host.issues()]
+        assert all("**To apply this**" in body for body in bodies)
+        return [
+            (body.partition("\n**To apply")[0], one["state"])
+            for body, one in zip(bodies, host.issues(), strict=True)
+        ]
 
     assert night("no-drift", "nothing") == []
     first, then = night("drift", "one"), night("drift", "two")

@@ -70,11 +70,12 @@ def test_only_the_job_that_applies_is_of_the_environment_prod() -> None:
     gitlab = yaml.safe_load(GITLAB.read_text())
     environments = {
         name: (github[name]["environment"], gitlab[name]["environment"])
-        for name in ("plan", "apply", "drift")
+        for name in ("plan", "apply", "drift", "heal")
     }
     planner = {"name": "plan", "action": "access"}
     assert environments == {
         "plan": ("plan", planner), "apply": ("prod", "prod"), "drift": ("plan", planner),
+        "heal": ("prod", "prod"),
     }  # fmt: skip
     assert github["plan"]["permissions"] == {
         "contents": "read", "pull-requests": "write", "id-token": "write",

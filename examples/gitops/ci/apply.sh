@@ -3,6 +3,7 @@
 #
 # BRANCH   the branch that is applied, such as `main`
 # TARGET   `prod` by default
+# HEAL     `true` to undo what was done by hand, too: what the issue about drift shows
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,8 +16,12 @@ fi
 target=${TARGET:-prod}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+how=(--reviewed)
+if [ "${HEAL:-false}" = true ]; then
+    how+=(--heal)
+fi
 code=0
-sgpu apply -t "$target" --reviewed -y --detach --json-into "$work/events.jsonl" || code=$?
+sgpu apply -t "$target" "${how[@]}" -y --detach --json-into "$work/events.jsonl" || code=$?
 if [ "$code" = 3 ] && grep -q '"code": "not_reviewed"' "$work/events.jsonl" &&
     sgpu state list -t "$target" -o json | grep -q '"resources": \[\]'; then
     echo "nothing was ever applied to \`$target\`: after a first push, the error above is expected"

@@ -4,10 +4,13 @@
     comment.py drift FILE       as an issue
     comment.py no-drift FILE    closes that issue
 
+The issue says how to apply what it shows: on GitHub by the label `sgpu-heal`, or by a run of the
+workflow; on GitLab by the job `heal` of the pipeline.
+
 FILE has the Markdown of `sgpu plan`. Its first line names the project and the target: a comment or
 an issue of the same author that begins with the same line is updated. Several files, one for each
-target, become one comment, with a heading for each. Without a pull request, or if
-the host refuses, the Markdown goes to the summary of the job. Outside of CI it is printed.
+target, become one comment, with a heading for each. Without a pull request, or if the host refuses,
+the Markdown goes to the summary of the job. Outside of CI it is printed.
 
 GitHub: https://docs.github.com/en/rest/issues/comments and https://docs.github.com/en/rest/issues/issues,
         https://docs.github.com/en/graphql/reference/queries for `viewer`
@@ -28,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 LABEL = "sgpu-drift"
+HEAL = "sgpu-heal"
 MARKER = re.compile(r"<!-- sgpu:plans? project=(\S+) targets?=(\S+) -->")
 Fields = Mapping[str, object]
 
@@ -149,6 +153,8 @@ def change(form: Texts, marker: str, fields: Fields) -> bool:
 
 def show(kind: str, form: Texts, text: str) -> None:
     marker, project, target = _named(text)
+    if kind == "drift":
+        text += way_out(os.environ)
     if kind == "no-drift":
         change(form, marker, form.closed or {})
     elif not change(form, marker, {form.body: text}):
@@ -167,6 +173,21 @@ def joined(texts: Sequence[str]) -> str:
         marker, project, target = _named(text)
         parts.append(f"## Target `{target}`\n\n{text.removeprefix(marker).strip()}\n")
     return "\n".join([f"<!-- sgpu:plans project={project} targets=all -->\n", *parts])
+
+
+def way_out(environ: Mapping[str, str]) -> str:
+    """How to undo what an issue shows, and how to keep it."""
+    if "CI_API_V4_URL" in environ:
+        url = environ.get("CI_PIPELINE_URL", "")
+        click = f"start the job `heal` of [this pipeline]({url})"
+    else:
+        server = environ.get("GITHUB_SERVER_URL", "https://github.com")
+        url = f"{server}/{environ['GITHUB_REPOSITORY']}/actions"
+        click = f"give this issue the label `{HEAL}`, or run the workflow `sgpu` at {url}"
+    return (
+        f"\n**To apply this**, {click}. That applies what is shown here, and nothing else. "
+        "**To keep what is there now**, change the files in a pull request.\n"
+    )
 
 
 def _named(text: str) -> tuple[str, str, str]:

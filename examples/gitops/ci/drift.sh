@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Plans what is applied already. An issue says what would change; it is closed once nothing would.
+# Plans what is applied already. An issue says what would change, and how to apply that with a click;
+# it is closed once nothing would. The plan is proposed for that click alone: no merge carries it out.
 #
 # TARGET   `prod` by default
 set -euo pipefail
@@ -7,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-sgpu plan -t "${TARGET:-prod}" --json-into "$work/events.jsonl" -o markdown > "$work/drift.md"
+sgpu plan -t "${TARGET:-prod}" --heal --propose --json-into "$work/events.jsonl" -o markdown > "$work/drift.md"
 # Every apply launches a run with `until: always`, so that it would do so is no drift.
 kind=$(python3 - "$work/events.jsonl" << 'END'
 import json, sys

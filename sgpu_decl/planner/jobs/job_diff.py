@@ -341,7 +341,7 @@ def _created(
     change = _change(desired, Action.CREATE, reason)
     assert change.launch is not None  # noqa: S101 - set by _change
     mark = token(lineage, desired.address, number, change.launch.inputs.fingerprint)
-    return replace(change, fields=fields, launch=replace(change.launch, token=mark))
+    return replace(change, fields=fields, launch=replace(change.launch, token=mark, made=number))
 
 
 def _change(desired: DesiredJob, action: Action, reason: Reason) -> Change:
