@@ -28,7 +28,7 @@ from sgpu_decl.planner.plan_json import plan_id
 from sgpu_decl.planning.pinned_content import pin_code
 from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project, now
-from sgpu_decl.planning.review import check_reviewed
+from sgpu_decl.planning.review import check_reviewed, source_of
 from sgpu_decl.runs.project_runs import ProjectRuns
 from sgpu_decl.storing.state_folder import reserve_space
 from sgpu_decl.storing.state_store import StateStore, StateWriter
@@ -98,8 +98,10 @@ def apply(
         refresh(lock.writer, project.backend)
         if idle:
             return Applied(unrecorded=open_still)
-        if reviewed:  # now all attempts are recorded, also that of a launch before a crash
-            check_reviewed(project, staged, lock.writer.state)
+        # Now all attempts are recorded, also that of a launch before a crash.
+        shown = check_reviewed(project, staged, lock.writer.state) if reviewed else ()
+        if (source := source_of(plan, shown)) is not None:
+            lock.attribute(source)
         move_renamed(plan, lock.writer, project.backend, sink)
         launched = [inputs for item in plan.changes if item.stages for inputs in launches_of(item)]
         needs = needs_of(lock.writer.state, launched)

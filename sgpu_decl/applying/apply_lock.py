@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from sgpu_decl.errors import Locked
+from sgpu_decl.model.state_log import ApplySource
 from sgpu_decl.planning.project import Project
 from sgpu_decl.storing.state_store import StateWriter
 
@@ -22,6 +23,7 @@ class ApplyLock:
     """
 
     writer: StateWriter
+    source: ApplySource | None = None
 
     def __init__(self, project: Project, lineage: str, on_wait: Callable[[], None]) -> None:
         """`on_wait` is called again and again while the lock is waited for."""
@@ -47,6 +49,11 @@ class ApplyLock:
     ) -> None:
         self._held.__exit__(kind, error, traceback)
 
+    def attribute(self, source: ApplySource) -> None:
+        """Let the log say on whose behalf this lock is held, also after it was taken again."""
+        self.source = source
+        self.writer.attribute(source)
+
     def give_back(self) -> None:
         self._held.close()
         self.is_held = False
@@ -60,4 +67,6 @@ class ApplyLock:
         patience = replace(self._patience, seconds=seconds)
         writing = self._project.writing("apply", self._lineage, patience)
         self.writer = self._held.enter_context(writing)
+        if self.source is not None:
+            self.writer.attribute(self.source)
         self.is_held = True

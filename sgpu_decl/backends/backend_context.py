@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.environments.environment_store import EnvironmentStore
     from sgpu_decl.environments.interpreters import Pythons
+    from sgpu_decl.model.state_mark import StateMark
 
 _T = TypeVar("_T")
 
@@ -22,7 +23,8 @@ class BackendContext:
     is used; `pythons` gives the finder of interpreters, `shared_state` says whether other machines
     have the same state. `lineage` gives that of the state which was read last; None before the
     first. `backend_blocks` are the `backend` blocks that the project's file and the file of an
-    `owner`, relative to the project, have for the target: what the user of this checkout reads."""
+    `owner`, relative to the project, have for the target: what the user of this checkout reads.
+    `mark` gives what says whose state has a lineage."""
 
     project: Path
     state_dir: Path
@@ -32,6 +34,8 @@ class BackendContext:
     shared_state: Callable[[], bool] = lambda: False
     lineage: "Callable[[], str | None]" = lambda: None
     backend_blocks: "Callable[[str], tuple[BackendOptions, ...]]" = lambda _: ()
+
+    mark: "Callable[[str], StateMark | None]" = lambda _: None
 
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # `sgpu status` knows backends, and reads no file
     from sgpu_decl.model.rank_output import LogLines, Output, RankStack
     from sgpu_decl.model.ray_size import NodeShape
     from sgpu_decl.model.run_usage import RunUsage
+    from sgpu_decl.model.state_mark import StateMark
     from sgpu_decl.model.step_progress import Progress
     from sgpu_decl.tracking.last_metrics import MetricSource
 
@@ -126,6 +127,19 @@ class Survey(Protocol):
         """In words, the place of a run's attempts, if the backend has several: a run can come after
         those of the same place alone."""
         return ""
+
+    def other_states(
+        self,
+        config: "RunConfig",  # noqa: ARG002  a default
+        own: "StateMark",  # noqa: ARG002
+    ) -> "Mapping[str, StateMark]":
+        """The marks of other states of the same project and target where a run would be staged, by
+        the paths of their files.
+
+        Raises:
+            BackendError: the backend cannot be asked.
+        """
+        return {}
 
     def rules(
         self,

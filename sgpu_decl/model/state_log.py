@@ -1,8 +1,9 @@
 """The log of a state that machines share: who changed what."""
 
+from dataclasses import field
 from datetime import datetime
 
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import FLAT, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,9 +16,21 @@ class LogChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApplySource:
+    """On whose behalf an apply records something. `principal` is the user or the service principal
+    that the platform knows, `proposals` are the ids of those that show what is done, `links` the
+    pull requests in which they were reviewed."""
+
+    principal: str | None = None
+    proposals: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
     """One entry. `at` is the time of the store; `serial` that of the state after the entry;
-    `commit` the git commit of the project that was applied."""
+    `commit` the git commit of the project that was applied; `source` is empty where no apply says
+    it."""
 
     number: int
     at: datetime
@@ -28,3 +41,4 @@ class LogEntry:
     tool_version: str
     commit: str | None
     changes: tuple[LogChange, ...]
+    source: ApplySource = field(default=ApplySource(), metadata=FLAT)

@@ -32,6 +32,7 @@ from sgpu_decl.planning.checkout import Checkout, production_checks
 from sgpu_decl.planning.job_facts import DeclaredJobs, desire, managers, observe_jobs
 from sgpu_decl.planning.live_state import observe
 from sgpu_decl.planning.location import absolute
+from sgpu_decl.planning.lost_state import lost_state_checks
 from sgpu_decl.planning.ownership import lost_files
 from sgpu_decl.planning.plan_facts import PlanFacts, gather
 from sgpu_decl.planning.prepared import Prepared
@@ -288,9 +289,10 @@ def _facts(
         for finding, runs in of_runs.items()
     }
     refused = production_checks(project, loaded, checkout, planned)
+    lost = lost_state_checks(project, loaded, state, planned)
     return replace(
         gathered,
-        findings=(*about, *gathered.findings, *refused),
+        findings=(*about, *gathered.findings, *refused, *lost),
         found_for={**gathered.found_for, **names},
     )
 

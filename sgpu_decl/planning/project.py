@@ -27,7 +27,7 @@ from sgpu_decl.planning.location import (
     refuse_unreadable_name,
 )
 from sgpu_decl.storing.state_folder import is_folder, state_folder
-from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter
+from sgpu_decl.storing.state_store import AT_ONCE, Patience, StateStore, StateWriter, user_name
 from sgpu_decl.storing.stores import (
     local_proposals,
     local_store,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sgpu_decl.environments.environment_store import EnvironmentStore
     from sgpu_decl.environments.interpreters import Pythons
     from sgpu_decl.model.project_home import ProjectHome, ProjectIdentity
+    from sgpu_decl.model.state_mark import StateMark
     from sgpu_decl.planning.checkout import Checkout
     from sgpu_decl.planning.project_file import Validated
     from sgpu_decl.storing.proposals import ProposalStore
@@ -266,6 +267,21 @@ class Project:
             shared_state=lambda: self.shared_place is not None,
             lineage=lambda: self._lineage,
             backend_blocks=cache(self._backend_blocks),
+            mark=self.mark,
+        )
+
+    def mark(self, lineage: str) -> "StateMark":
+        """What a staging folder keeps of the state, which has that lineage."""
+        from sgpu_decl.model.state_mark import StateMark
+
+        place = self.shared_place
+        return StateMark(
+            project=place.project if place is not None else self.root.name,
+            target=self.state_dir.name,
+            homes=self.homes(),
+            lineage=lineage,
+            who=user_name(),
+            at=datetime.now(UTC),
         )
 
     def _backend_blocks(self, owner: str) -> "tuple[BackendOptions, ...]":

@@ -16,9 +16,10 @@ from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.codec import BadValue, JsonObject, to_json
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.jsonable import Json, canonical
-from sgpu_decl.model.plan import Action
+from sgpu_decl.model.plan import Action, Plan
 from sgpu_decl.model.proposal import Content, Effect, Proposal
 from sgpu_decl.model.state import Attempt, State
+from sgpu_decl.model.state_log import ApplySource
 from sgpu_decl.planner.effects import carried_out, covers, effect_differences, effects_of
 from sgpu_decl.planning.prepared import Prepared
 from sgpu_decl.planning.project import Project
@@ -72,12 +73,28 @@ def propose(project: Project, prepared: Prepared, link: str | None) -> Proposal 
     return proposal
 
 
-def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
+def source_of(plan: Plan, shown: Sequence[Proposal]) -> ApplySource | None:
+    """On whose behalf a plan is applied, which these proposals have shown; None if nothing is known
+    of that."""
+    users = dict.fromkeys(one.user for one in plan.platforms if one.user is not None)
+    if not (users or shown):
+        return None
+    return ApplySource(
+        principal=", ".join(users) or None,
+        proposals=tuple(one.id for one in shown),
+        links=tuple(dict.fromkeys(one.link for one in shown if one.link is not None)),
+    )
+
+
+def check_reviewed(project: Project, prepared: Prepared, state: State) -> tuple[Proposal, ...]:
     """Check that each effect of a plan stands in an open proposal of its target. A plan that heals
     may also take the newest proposal of those that were made for that.
 
     Args:
         state: the one that the plan was made for.
+
+    Returns:
+        The proposals that show them.
 
     Raises:
         StalePlan: one does not: `diagnostics` has all of these, each with what differs from the
@@ -86,10 +103,10 @@ def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
     missing = {effect.address: effect for effect in effects_of(prepared.plan)}
     seen: dict[Address, list[_Shown]] = {}
     history = _History(project, state)
-    healed = not prepared.heals
+    healed, covering = not prepared.heals, dict[str, Proposal]()
     for proposal, at in _proposals(project, prepared.plan.target, state):
         if not missing:
-            return
+            break
         if proposal.heals:
             if healed:
                 continue
@@ -101,6 +118,7 @@ def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
             became = history.became(effect)
             if became is None and covers(effect, planned):
                 del missing[effect.address]
+                covering[proposal.id] = proposal
                 seen.pop(effect.address, None)
             else:
                 shown = _Shown(effect=effect, proposal=proposal, at=at, became=became)
@@ -108,6 +126,7 @@ def check_reviewed(project: Project, prepared: Prepared, state: State) -> None:
     if missing:
         contents = _Contents(project, prepared)
         raise _not_reviewed(prepared, missing, seen, contents)
+    return tuple(covering.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from sgpu_decl.model.state import Attempt, Intent, IntentEnd, LockHolder, Resour
 if TYPE_CHECKING:
     from sgpu_decl.model.environment import PackageList
     from sgpu_decl.model.owner import Presence
-    from sgpu_decl.model.state_log import LogEntry
+    from sgpu_decl.model.state_log import ApplySource, LogEntry
 
 
 def user_name() -> str:
@@ -143,6 +143,10 @@ class StateWriter(Protocol):
 
     def plan_applied(self, plan_id: str) -> None:
         """Record that a plan was applied. It is never applied again."""
+
+    def attribute(self, source: "ApplySource") -> None:
+        """Let the log of the state, if it has one, say on whose behalf this writer records what
+        follows."""
 
     def replace(self, state: State, attempts: Sequence[Attempt]) -> None:
         """Put another version of this state in the place of what is recorded, with the history of

@@ -79,6 +79,12 @@ def test_what_one_clone_proposes_another_one_applies_once(
     assert attempts(applier, "a") == 1
     (again,) = summaries(refusal(applier, "--rerun", "run.a"))
     assert f"({LINK}) was carried out as `a#1`" in again
+    *_, entry, _ = applier.here("state", "log", "-t", "prod", "-o", "json").json["data"]["entries"]
+    assert (entry["links"], len(entry["proposals"])) == ([LINK], 1)
+    assert (
+        f"{LINK} (proposal {entry['proposals'][0][:8]})"
+        in applier.done("state", "log", "-t", "prod").out
+    )
 
 
 def test_all_that_was_not_proposed_is_named_at_once_beside_what_was(shell: Shell) -> None:

@@ -24,7 +24,7 @@ from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
 from sgpu_decl.model.owner import Presence
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Resource
-from sgpu_decl.storing.journal.entry import digest, read_entry
+from sgpu_decl.storing.journal.entry import VERSION, digest, read_entry
 from sgpu_decl.storing.journal.file_journal import FileJournal
 from sgpu_decl.storing.journal.lock_lease import LockLease
 from sgpu_decl.storing.journal.port import Compacted, Journal, JournalGap, Stored, StoreDown
@@ -1086,7 +1086,7 @@ def test_an_entry_of_a_newer_sgpu_is_refused(machines: Machines, journal: Journa
     here = machines.store("here")
     fill(here)
     last = journal.after(0)[-1]
-    journal.append(last.number + 1, '{"v":2}')
+    journal.append(last.number + 1, f'{{"v":{VERSION + 1}}}')
     with pytest.raises(StateError, match="newer sgpu") as caught:
         here.read()
     assert caught.value.code == "state_newer"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.testing.contracts.killed_commands import dying
-from tests.examples.gitops_team import Clone, Team
+from tests.examples.gitops_team import PRINCIPALS, Clone, Team
 from tests.support import PATIENCE, shell_program, until
 
 
@@ -31,6 +31,12 @@ def test_a_team_plans_in_pull_requests_and_applies_after_the_merge(team: Team) -
     applied = team.apply()
     assert applied.returncode == 0, applied.stderr
     team.wait()
+
+    # The log says who applied it, and in which pull request it was reviewed.
+    log = team.planner.sgpu("state", "log", "-t", "prod")
+    launched = next(line for line in log.splitlines() if "launched train#1" in line)
+    assert PRINCIPALS["applier"] in launched
+    assert "https://github.com/team/vision/pull/1 (proposal " in launched
 
     # The next pull request changes a run whose end nobody has recorded.
     team.branch("rate", "runs/train.yml", "rate: 0.05", "rate: 0.01")

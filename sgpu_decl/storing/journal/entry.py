@@ -2,22 +2,26 @@
 
 import hashlib
 import json
+from dataclasses import field
 from datetime import datetime
 from typing import cast
 
 from sgpu_decl.errors import StateError
-from sgpu_decl.frozen_dataclass import dataclass
+from sgpu_decl.frozen_dataclass import SOMETIMES, dataclass
 from sgpu_decl.model.codec import JsonObject, to_json
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.state_log import ApplySource
 
-VERSION = 1
+VERSION = 2
+"""Of entries with a source; others have version 1, which an older sgpu reads."""
 NO_ENTRY = "0" * 64
 """What stands for the digest of the entry before the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who appended an entry. `id` is that of the lock, `commit` the git commit of the project."""
+    """Who appended an entry. `id` is that of the lock, `commit` the git commit of the project,
+    `source` says on whose behalf an apply did it."""
 
     id: str
     who: str
@@ -25,6 +29,7 @@ class Author:
     operation: str
     tool_version: str
     commit: str | None = None
+    source: ApplySource | None = field(default=None, metadata=SOMETIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,8 @@ class JournalEntry:
     def text(self) -> str:
         """Canonical JSON: equal entries are equal texts."""
         fields = cast("dict[str, Json]", to_json(self))
-        return json.dumps({"v": VERSION, **fields}, sort_keys=True, separators=(",", ":"))
+        version = VERSION if self.writer.source is not None else 1
+        return json.dumps({"v": version, **fields}, sort_keys=True, separators=(",", ":"))
 
 
 def digest(text: str) -> str:

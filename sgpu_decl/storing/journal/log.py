@@ -6,7 +6,7 @@ from typing import Any
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.project_home import ProjectHome
-from sgpu_decl.model.state_log import LogChange, LogEntry
+from sgpu_decl.model.state_log import ApplySource, LogChange, LogEntry
 from sgpu_decl.storing.journal.entry import damaged, read_entry
 from sgpu_decl.storing.journal.op_checks import check_op
 from sgpu_decl.storing.journal.port import Stored
@@ -40,6 +40,7 @@ def log_entry(stored: Stored, *, store: str) -> LogEntry:
         tool_version=entry.writer.tool_version,
         commit=entry.writer.commit,
         changes=changes,
+        source=entry.writer.source or ApplySource(),
     )
 
 

@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.project_home import ProjectHome
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
+from sgpu_decl.model.state_log import ApplySource
 from sgpu_decl.places.file_place import elapsed
 from sgpu_decl.storing.journal import ops
 from sgpu_decl.storing.journal.append import PATIENCE, StaleReads, append_once
@@ -93,6 +95,10 @@ class JournalWriter:
         if [digest(item.text) for item in found] != [last.digest]:
             with self._guard:
                 self._catch_up()
+
+    def attribute(self, source: ApplySource) -> None:
+        with self._guard:
+            self._author = replace(self._author, source=source)
 
     def begin(self, *intents: Intent) -> None:
         self._write(*map(ops.begin, intents))

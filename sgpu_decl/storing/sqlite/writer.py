@@ -15,6 +15,7 @@ from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.environment import PackageList
 from sgpu_decl.model.state import Attempt, Intent, IntentEnd, Resource, State
+from sgpu_decl.model.state_log import ApplySource
 from sgpu_decl.model.times import to_text
 from sgpu_decl.storing.sqlite import queries
 from sgpu_decl.storing.sqlite.database import explained, transaction
@@ -228,6 +229,9 @@ class SqliteWriter:
                 "INSERT OR IGNORE INTO applied_plans VALUES (?, ?)",
                 (plan_id, to_text(self._stamp().at)),
             )
+
+    def attribute(self, source: ApplySource) -> None:
+        """A state of this machine has no log."""
 
     def replace(self, state: State, attempts: Sequence[Attempt]) -> None:
         """Put another version of this state in the place of what is recorded."""

@@ -22,6 +22,7 @@ from sgpu_decl.backends.databricks.planning.pools import PoolKind, choose_pool
 from sgpu_decl.backends.databricks.planning.remote_checks import RemoteChecks
 from sgpu_decl.backends.databricks.workspace import Workspaces
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
+from sgpu_decl.backends.remote.staging.state_marks import marks_of_others
 from sgpu_decl.code.sources import Source
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
@@ -33,6 +34,7 @@ from sgpu_decl.model.desired import Interpreter, Placement
 from sgpu_decl.model.gpu_offer import GpuOffer
 from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
+from sgpu_decl.model.state_mark import StateMark
 
 _NOTICED = 300.0  # seconds that two clocks may differ without a word
 
@@ -97,6 +99,9 @@ class DatabricksSurvey(RemoteSurvey):
         assert isinstance(block, DatabricksOptions)  # noqa: S101  what this backend's kind has
         names = {"host": block.host, "profile": block.profile, "staging": block.staging}
         return ", ".join(f"`{name}: {value}`" for name, value in names.items() if value)
+
+    def other_states(self, config: RunConfig, own: StateMark) -> Mapping[str, StateMark]:
+        return marks_of_others(self._workspaces.of(config.backend).area, own)
 
     def rules(
         self, config: RunConfig, places: Mapping[str, Place], folder: Path

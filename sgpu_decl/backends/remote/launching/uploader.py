@@ -16,6 +16,7 @@ from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram, launc
 from sgpu_decl.backends.remote.staging.lease import Lease, wait_for_agents
 from sgpu_decl.backends.remote.staging.remote_layout import Uses
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.backends.remote.staging.state_marks import write_mark
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.content.code_tree import CODE_TOP
 from sgpu_decl.content.packs import index_name
@@ -183,6 +184,7 @@ class Uploader:
         self._environments = context.environments
         self._area_of = area_of
         self._program = program
+        self._mark = context.mark
         self._leases: dict[AttemptRef, Lease] = {}
 
     def share(self, requests: Sequence[LaunchRequest], progress: Progress) -> None:
@@ -220,10 +222,12 @@ class Uploader:
         if request.ref not in self._leases:
             self.share([request], Quiet())
         try:
-            return self._filled(request) if files is None else self._put(request, files)
+            uses = self._filled(request) if files is None else self._put(request, files)
+            write_mark(self._area_of(request), request.record.lineage, self._mark)
         except SgpuError:
             self.release(request.ref)
             raise
+        return uses
 
     def release(self, ref: AttemptRef) -> None:
         """A launch has its marker, or failed: it needs no lease any more."""

@@ -72,12 +72,16 @@ class RemoteLayout:
     root: str
     command_root: str | None = None
 
+    def lineage(self, lineage: str) -> str:
+        """The folder of all launches of one state."""
+        return f"{self.runs}/{lineage[:8]}"
+
     def run(self, launch: LaunchRecord) -> str:
         """The folder of all launches of one run, or of all versions of what the tasks of a job
         launch."""
         address = launch.ref.address
         name = f"job.{address.name}" if address.kind is Kind.JOB else address.folder
-        return f"{self.runs}/{launch.lineage[:8]}/{name}"
+        return f"{self.lineage(launch.lineage)}/{name}"
 
     def launch(self, launch: LaunchRecord) -> str:
         """The launch folder; a job has one for all its launches. The reference of a launch that was
@@ -92,7 +96,7 @@ class RemoteLayout:
     def lease(self, launch: LaunchRecord) -> str:
         """The folder of the lease of several launches, the first of which is this one. gc sees it
         among the launch folders. No run has a name with a dot."""
-        return f"{self.runs}/{launch.lineage[:8]}/.leases/{launch.token[:16]}"
+        return f"{self.lineage(launch.lineage)}/.leases/{launch.token[:16]}"
 
     def commands(self, launch: str) -> str:
         """Where the command of a launch lies, with its spec: in the launch folder, or at the same
