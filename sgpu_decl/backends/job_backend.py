@@ -140,6 +140,10 @@ class JobBackend(JobDescriber, Protocol):
     def named(self, title: str) -> tuple[ListedJob, ...]:
         """The jobs that are called so."""
 
+    def namesakes(self, titles: Sequence[str]) -> Mapping[str, Sequence[ListedJob]]:
+        """The same of several titles, asked at once. Titles that no job has may be left out."""
+        return {title: self.named(title) for title in titles}
+
     def read(self, job_id: str) -> dict[str, Json] | None:
         """The document of a job with its permissions, None where there is no such job."""
 

@@ -22,7 +22,12 @@ from sgpu_decl.planner.plan_checks import place_of
 from sgpu_decl.planning.job_spec import applied_in, applied_job, job_backend_for, requests_in
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.job_backend import JobBackend, JobDescriber, JobDescription
+    from sgpu_decl.backends.job_backend import (
+        JobBackend,
+        JobDescriber,
+        JobDescription,
+        ListedJob,
+    )
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.planning.job_spec import JobBackends
 
@@ -114,12 +119,19 @@ def observe_jobs(
     Raises:
         BackendError: a backend does not answer.
     """
+    looked_at = [
+        (one, recorded.get(one.address), job_backends(declared.backend_of(job)))
+        for job, one in zip(declared.jobs, desired, strict=True)
+        if is_planned(job.address) and not has_errors(one.findings)
+    ]
+    new: dict[JobBackend, list[str]] = {}
+    for one, resource, backend in looked_at:
+        if handle_of(resource) is None:
+            new.setdefault(backend, []).append(one.title)
+    namesakes = {backend: backend.namesakes(titles) for backend, titles in new.items()}
     return {
-        job.address: _observed(
-            desired_job, recorded.get(job.address), job_backends(declared.backend_of(job)), lineage
-        )
-        for job, desired_job in zip(declared.jobs, desired, strict=True)
-        if is_planned(job.address) and not has_errors(desired_job.findings)
+        one.address: _observed(one, resource, backend, lineage, namesakes.get(backend, {}))
+        for one, resource, backend in looked_at
     }
 
 
@@ -142,11 +154,15 @@ def managers(jobs: Iterable[Resource], job_backends: "JobBackends") -> dict[Addr
 
 
 def _observed(
-    job: "DesiredJob", resource: Resource | None, backend: "JobBackend", lineage: str
+    job: "DesiredJob",
+    resource: Resource | None,
+    backend: "JobBackend",
+    lineage: str,
+    namesakes: "Mapping[str, Sequence[ListedJob]]",
 ) -> "ObservedJob":
     handle = handle_of(resource)
     if resource is None or handle is None:
-        others = tuple(item.id for item in backend.named(job.title))
+        others = tuple(item.id for item in namesakes.get(job.title, ()))
         return ObservedJob(workspace=backend.workspace, namesakes=others)
     if handle.workspace != backend.workspace:
         return ObservedJob(workspace=backend.workspace)

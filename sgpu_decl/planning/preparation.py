@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sgpu_decl import __version__
@@ -223,9 +224,9 @@ def _compared(
         renames = renames_of(loaded)
         state = moved(inputs.state, moves_of(renames, inputs.state))
         gathered = gather(there, loaded, state, renames=renames, planned=inputs.request.selects)
-        jobs, seen_jobs = _jobs(there, gathered.jobs, state, inputs.request.select)
-    same = {address: inputs.seen_jobs.get(address, one) for address, one in seen_jobs.items()}
-    base_plan = planner.plan(_with_facts(inputs, project, gathered, jobs, same))
+        select, seen = inputs.request.select, inputs.seen_jobs
+        jobs = _jobs(there, gathered.jobs, state, select, seen)
+    base_plan = planner.plan(_with_facts(inputs, project, gathered, *jobs))
     return with_causes(plan, base_plan, selected=inputs.request.select)
 
 
@@ -382,10 +383,14 @@ def _past_usage(project: Project, state: State, change: Change) -> list[RunUsage
 
 
 def _jobs(
-    project: Project, declared: DeclaredJobs, state: State, select: frozenset[Address] | None
+    project: Project,
+    declared: DeclaredJobs,
+    state: State,
+    select: frozenset[Address] | None,
+    seen: "Mapping[Address, ObservedJob]" = MappingProxyType({}),
 ) -> "tuple[tuple[DesiredJob, ...], dict[Address, ObservedJob]]":
     """What is wanted of jobs and what is seen of them; workspaces are asked for those alone that
-    are planned."""
+    are planned, and were not `seen` before."""
     if not declared.jobs:
         return (), {}
 
@@ -394,10 +399,15 @@ def _jobs(
 
     job_backends = project.job_backend
     desired = desire(declared, job_backends, planned, state.lineage, state.resources)
+
+    def looked_at(address: Address) -> bool:
+        return planned(address) and address not in seen
+
     observed = observe_jobs(
-        declared, desired, state.resources, job_backends, planned, state.lineage
+        declared, desired, state.resources, job_backends, looked_at, state.lineage
     )
-    return desired, observed
+    again = {job.address: seen[job.address] for job in desired if job.address in seen}
+    return desired, {**observed, **again}
 
 
 def _refuse_left_out(

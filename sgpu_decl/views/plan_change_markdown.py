@@ -25,6 +25,7 @@ _ADDRESS_COLUMNS = 200  # of the values of a matrix, which may be long
 _VALUE_COLUMNS = 80
 _LINES_SHOWN = 6
 _VALUES_SHOWN = 40
+_NAMED_TWICE = 5  # of those that have a line of their own as well
 _FIELDS = ("| field | before | after | where | |", "|---|---|---|---|---|")
 _NEW_FIELDS = ("| field | value | where |", "|---|---|---|")
 
@@ -47,7 +48,9 @@ def change_row(item: Item, plan: Plan, now: datetime) -> str:
     if isinstance(item, CellGroup):
         named = f"{_address(item)}, {count(len(item.changes), 'run')}"
     else:
-        named = f"{_amount(item)}: {_listing([_address(one) for one in item.changes])}"
+        most = _NAMED_TWICE if all(item.own) else _VALUES_SHOWN
+        names = [_label(one) for one in item.changes]
+        named = f"{_amount(item)}: {_listing(names, most)}"
     why = _with_move(item.shared, group_because(item.changes, plan, literal=code))
     return f"| {action_words(item.shared)} | {cell(named)} | {cell(why)} |"
 
@@ -106,6 +109,11 @@ def _address(item: Change | CellGroup) -> str:
     return code(shorten(escape(str(item.address)), _ADDRESS_COLUMNS))
 
 
+def _label(change: Change) -> str:
+    """The name of a run or job where its kind is said."""
+    return code(shorten(escape(change.address.label), _ADDRESS_COLUMNS))
+
+
 def _is_long(group: ChangeGroup) -> bool:
     """Whether its row does not name all."""
     return len(group.changes) > _VALUES_SHOWN
@@ -115,9 +123,9 @@ def _amount(group: ChangeGroup) -> str:
     return count(len(group.changes), str(group.shared.kind))
 
 
-def _listing(items: Sequence[str]) -> str:
-    more = len(items) - _VALUES_SHOWN
-    return ", ".join(items[:_VALUES_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+def _listing(items: Sequence[str], most: int) -> str:
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _packages(change: Change) -> EnvironmentChange | None:
@@ -144,8 +152,9 @@ def _own_rows(group: ChangeGroup) -> Iterator[str]:
             shown += [f"code: {cell(code_words(change.code, literal=code))}"] if change.code else []
         if not shown and not _is_long(group):
             continue
-        where = next((_where(field) for field in fields if field.origin), "")
-        yield f"| {cell(_address(change))} | {', '.join(shown)} | {where} |"
+        place = next((field.origin for field in fields if field.origin is not None), None)
+        where = cell(code(f"{place.file}:{place.line}")) if place is not None else ""
+        yield f"| {cell(_label(change))} | {', '.join(shown)} | {where} |"
 
 
 def _where(field: FieldChange) -> str:

@@ -262,7 +262,7 @@ def _check_lines(checks: Sequence[Diagnostic], *, every: bool) -> Iterator[tuple
 
 
 def _alike(checks: Sequence[Diagnostic]) -> list[list[Diagnostic]]:
-    """The checks, with those that differ in nothing but names in one list, if they are more than
+    """The checks, with those that differ in nothing but names in one list, if they are at least
     three and no errors."""
     by_words: dict[Hashable, list[Diagnostic]] = {}
     for check in checks:
@@ -274,7 +274,7 @@ def _alike(checks: Sequence[Diagnostic]) -> list[list[Diagnostic]]:
     return [
         part
         for alike in by_words.values()
-        for part in ([alike] if len(alike) > _EQUAL_SHOWN else [[check] for check in alike])
+        for part in ([alike] if len(alike) >= _EQUAL_SHOWN else [[check] for check in alike])
     ]
 
 

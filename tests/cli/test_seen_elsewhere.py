@@ -437,3 +437,25 @@ def test_a_workspace_that_is_gone_holds_up_nobody(team: Make) -> None:
     refused = clone.error("cancel", "hello")
     assert (lets_go in refused["hint"], refused["retryable"]) == (True, True)
     clone.done("state", "rm", "hello")
+
+
+@pytest.mark.expensive
+def test_many_runs_that_the_user_may_not_see_cost_one_question(team: Make) -> None:
+    made = team(staging="/Workspace/Shared/p")
+    ann, bob = made.clone(0, ANN), made.clone(1, BOB)
+    head, _, run = ann.read("sgpu.yml").partition("  hello:\n")
+    names = [f"run-{number:02}" for number in range(37)]
+    for clone in (ann, bob):
+        runs = [f"  {name}:\n{run}" for name in names]
+        runs[-1] = runs[-1].replace("permissions: []", f"permissions: {VIEWED}")
+        clone.write("sgpu.yml", head + "".join(runs))
+    _applied(ann)
+    server = made.servers[0]
+    server.recording.clear()
+    plan = bob.data("plan")
+    asked = server.recording.all()
+    assert len(asked) <= 20, [f"{one.method} {one.path} {one.status}" for one in asked]
+    hidden = [check["address"] for check in plan["checks"] if check["id"] == NOT_VISIBLE]
+    assert hidden == [f"run.{name}" for name in names[:-1]]
+    statuses = {run["name"]: "unavailable" in run for run in bob.data("status")["runs"]}
+    assert statuses == {name: name != "run-36" for name in names}

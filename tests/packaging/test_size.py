@@ -15,7 +15,7 @@ LINES = {
     "agent": 17_800,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 26_300,
+    "backends": 26_450,
     "cli": 7_250,
     "bundles": 900,
     "code": 5_550,
@@ -27,10 +27,10 @@ LINES = {
     "functions": 2_900,
     "gpus": 450,
     "maintenance": 1_150,
-    "model": 4_850,
+    "model": 4_900,
     "places": 900,
     "planner": 4_950,
-    "planning": 6_650,
+    "planning": 6_800,
     "rank": 3_830,
     "rendering": 650,
     "runs": 2_200,
@@ -38,7 +38,7 @@ LINES = {
     "testing": 10_400,
     "text": 2_800,
     "tracking": 2_350,
-    "views": 5_900,
+    "views": 6_150,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
@@ -47,9 +47,10 @@ LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
     "agent/supervision/supervisor.py": 630,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
-    "backends/base.py": 515,  # four protocols
+    "backends/base.py": 530,  # four protocols
     "code/counted_code.py": 641,
     "config/run_reader.py": 520,
+    "planning/preparation.py": 510,
     "testing/contracts/backend_contract.py": 538,  # a suite
 }
 

@@ -207,6 +207,14 @@ class WorkspaceJobs:
     def named(self, title: str) -> tuple[ListedJob, ...]:
         return tuple(self._named(title))
 
+    def namesakes(self, titles: Sequence[str]) -> Mapping[str, Sequence[ListedJob]]:
+        """One list has all jobs of a small workspace. In a large one, each title is looked for."""
+        if len(titles) > 1:
+            answer = self._connection.ask("listing the jobs", f"{_API}/list", limit=_PAGE)
+            if not answer.get("next_page_token"):
+                return {title: tuple(_called(title, answer)) for title in titles}
+        return {title: self.named(title) for title in titles}
+
     def read(self, job_id: str) -> dict[str, Json] | None:
         try:
             job = self._job(job_id)
@@ -303,10 +311,15 @@ class WorkspaceJobs:
     def _named(self, title: str) -> Iterator[ListedJob]:
         doing = f"looking for jobs called `{title}`"
         for page in self._connection.pages(doing, f"{_API}/list", name=title, limit=_PAGE):
-            for job in page.get("jobs") or ():
-                settings = job.get("settings") or {}
-                if settings.get("name") == title:  # the list ignores case
-                    yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
+            yield from _called(title, page)  # the list ignores case
+
+
+def _called(title: str, page: Mapping[str, Any]) -> Iterator[ListedJob]:
+    """The jobs of a page with exactly that title."""
+    for job in page.get("jobs") or ():
+        settings = job.get("settings") or {}
+        if settings.get("name") == title:
+            yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
 
 
 def refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:

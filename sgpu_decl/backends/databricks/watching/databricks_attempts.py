@@ -1,5 +1,6 @@
 """Attempts in a workspace: its Jobs API, and what nodes brought back."""
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -44,6 +45,8 @@ from sgpu_decl.tracking.last_metrics import UnreadMetrics
 if TYPE_CHECKING:
     from sgpu_decl.tracking.last_metrics import MetricSource
 
+_MANY = 4  # runs that it is worth to list
+_LISTED_FOR = 10.0  # seconds for which a list counts
 _REFUSED, _UNREACHABLE = "permission_denied", "host_unreachable"
 _NO_LOGIN = frozenset({"host_differs", "no_credentials", "no_profile", "no_workspace"})
 
@@ -66,7 +69,36 @@ class DatabricksAttempts(RemoteAttempts):
     def __init__(self, launches: WorkspaceLaunches) -> None:
         super().__init__(launches)
         self._settled: set[AttemptRef] = set()
+        self._unlisted: frozenset[int] = frozenset()  # runs that this user does not see
+        self._listed_at = float("-inf")
         self._mlflow_problems: dict[str, str] = {}  # by the id of an MLflow run
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        self._list_runs(records)
+        return super().look(records)
+
+    def _list_runs(self, records: Sequence[LaunchRecord]) -> None:
+        """Learn of many runs of other users at once which ones this user does not see. That such a
+        run is not listed is no sign that it is gone: it is hidden, as one that may not be read."""
+        if time.monotonic() - self._listed_at < _LISTED_FOR:
+            return
+        self._listed_at, self._unlisted = time.monotonic(), frozenset()
+        foreign: dict[Workspace, set[int]] = {}
+        for record in records:
+            facts, known = _place(record), self._launches.memory.get(record)
+            if "run_id" not in facts or known.get("ended"):
+                continue
+            with suppress(BackendError):  # the look at the attempt says so
+                workspace = self._workspace(record)
+                if workspace.user in (facts["user"], known.get("seen_by")):
+                    continue
+                if workspace.identity.is_workspace_of(facts):
+                    foreign.setdefault(workspace, set()).add(int(facts["run_id"]))
+        for workspace, runs in foreign.items():
+            if len(runs) >= _MANY:
+                with suppress(BackendError):  # they are asked for one by one
+                    seen = workspace.run_cache.listed(most=2 * len(runs))
+                    self._unlisted |= runs - seen if seen is not None else frozenset()
 
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if "run_id" not in marker:
@@ -99,6 +131,9 @@ class DatabricksAttempts(RemoteAttempts):
 
     def _hidden(self, record: LaunchRecord, workspace: Workspace) -> Elsewhere | None:
         """What the workspace may hide of an attempt from a user who did not launch it."""
+        unlisted = _place(record).get("run_id")
+        if unlisted in self._unlisted:
+            return self._hidden_from(workspace.user, record, f"does not see the run {unlisted}")
         folder, started = self._launches.folder(record), self._launches.run(record)
         if not started:
             # In a folder that is there, all is to be seen (evidence: D4).

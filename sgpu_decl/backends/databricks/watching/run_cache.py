@@ -8,6 +8,7 @@ from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.places.file_place import PlaceMissing
 
 OFTEN = 1.0  # seconds between two looks at a run
+_LISTED = 25  # runs on a page, the most that the API gives
 _SELDOM = 5.0  # seconds between two looks for an MLflow run that is not named yet
 
 
@@ -33,6 +34,21 @@ class RunCache:
             with self._lock:
                 self._runs[run_id] = (time.monotonic(), run)
         return run
+
+    def listed(self, most: int) -> set[int] | None:
+        """The ids of the submitted runs that this user sees; None if they are more than pages of
+        `most` runs show.
+
+        Source of the query: https://docs.databricks.com/api/workspace/jobs/listruns
+        """
+        found: set[int] = set()
+        doing, api = "listing the runs", "/api/2.2/jobs/runs/list"
+        pages = self._connection.pages(doing, api, run_type="SUBMIT_RUN", limit=_LISTED)
+        for number, page in enumerate(pages, start=1):
+            found |= {int(run["run_id"]) for run in page.get("runs") or ()}
+            if page.get("next_page_token") and number * _LISTED >= most:
+                return None
+        return found
 
     def tracked(self, task_run_id: int) -> dict[str, Any]:
         """The same as `output`, asked until it names an MLflow run, now and then."""
