@@ -288,3 +288,16 @@ def test_tags_of_any_name_are_taken(bundle: CliStandin) -> None:
     built = bundle.load()
     assert built.jobs["nightly"]["tags"] == {"a.b[c": "d"}
     assert not [path for path in built.locations if "a.b" in path]
+
+
+def test_an_id_that_the_bundle_has_looked_up_is_taken(bundle: CliStandin) -> None:
+    write(bundle, "sgpu.yml", "  lr: {default: 1.0}\n",
+          "  lr: {default: 1.0}\n  ci: {lookup: {service_principal: ci}}\n")  # fmt: skip
+    write(bundle, "sgpu.yml", "    parameters:",
+          "    run_as: {service_principal: '${var.ci}'}\n    parameters:")  # fmt: skip
+    (error,) = errors(loaded())
+    assert "made without its workspace" in error.summary
+    assert "a variable of the bundle with the same name" in error.detail
+    principal = "1f3e0b52-7c1d-4a53-9a3e-5c2f1f0d8a11"
+    job = loaded(ci=principal).jobs["nightly"].as_dict()
+    assert job["run_as"] == {"service_principal_name": principal}

@@ -35,7 +35,8 @@ class BundleSurvey(DatabricksSurvey):
     def lookup(self, block: BackendOptions, kind: str, name: str) -> str | None:  # noqa: ARG002
         raise BackendError(
             f"a bundle is made without its workspace, which would have the {kind} `{name}`",
-            hint="give the variable the id as `default`, and `lookup: null`, in this target",
+            hint="let a variable of the bundle with the same name look it up; or give the variable "
+            "the id as `default`, and `lookup: null`, in this target",
             code="no_lookup",
         )
 
