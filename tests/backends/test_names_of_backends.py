@@ -64,6 +64,7 @@ ALLOWED = {
     "model/assumptions.py": "what the emulated workspace and the backend both assume",
     "agent/probe/libraries.py": "what the probe of a workspace tries on its nodes",
     "agent/probe/node_facts.py": "the same; the emulated workspace has it too",
+    "views/web_pages.py": RAY,
 }
 """Files that may hold a name, and why."""
 
