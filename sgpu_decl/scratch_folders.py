@@ -16,7 +16,7 @@ from sgpu_decl.agent.system.locks import try_lock
 
 Kind = Literal[
     "base", "checkpoint", "code", "doctor", "emulator", "launch", "modules", "packs",
-    "requirements", "sync", "upload",
+    "requirements", "results", "sync", "upload",
 ]  # fmt: skip
 
 _LEFT_AFTER = timedelta(days=1)

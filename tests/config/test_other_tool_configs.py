@@ -96,10 +96,14 @@ def test_the_pages_that_hints_name_are_there() -> None:
         assert all((ROOT / page).is_file() for page in pages), found.hint
 
 
+THEIRS = {".github", "databricks.yml", "resources"}
+"""Files and folders of examples that other tools read."""
+
+
 def _ours() -> Iterator[tuple[str, str]]:
     for folder in ("examples", "templates", "sgpu_decl"):
         for path in (ROOT / folder).rglob("*.y*ml"):
-            if ".github" not in path.parts and ".gitlab-ci" not in path.name:
+            if not THEIRS & {*path.parts} and ".gitlab-ci" not in path.name:
                 yield str(path), path.read_text()
     for line in (Path(__file__).parent / "golden" / "specs.jsonl").read_text().splitlines():
         yield "specs.jsonl", json.loads(line)["text"]

@@ -5,7 +5,6 @@ The launches of a job share a launch folder. The nodes of a launch are known by 
 their attempt, which the platform names for each task and nodes name in their reports.
 """
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +22,7 @@ from sgpu_decl.errors import BackendError, NotFound
 from sgpu_decl.model.job import JobLaunch, TaskLaunch
 from sgpu_decl.places.file_place import PlaceMissing
 from sgpu_decl.rendering.spec import RetrySpec
+from sgpu_decl.scratch_folders import scratch_folder
 
 _SHOWN = 2_000  # characters of the log
 
@@ -44,8 +44,8 @@ def with_what_is_left(
     shown = part.look(workspace.run_cache)
     if shown is None:
         return task
-    with tempfile.TemporaryDirectory(prefix="sgpu-results-") as folder:
-        results = _Results(workspace, run.folder, Path(folder), shown)
+    with scratch_folder("results") as folder:
+        results = _Results(workspace, run.folder, folder, shown)
         with suppress(BackendError, PlaceMissing):  # texts that help; the link leads to them
             task = _with_results(workspace, run, shown, results, task)
     log = WorkspaceLog(run.request.ref, workspace, part, ranks=None, follow=False)
