@@ -7,8 +7,6 @@ from pathlib import Path
 from sgpu_decl.config.backend import BackendOptions, known_options
 from sgpu_decl.config.field_help import FieldHelp, describe
 from sgpu_decl.model.backend_kinds import our_kinds
-from sgpu_decl.model.plan import FieldEffect
-from sgpu_decl.planner.jobs.job_policy import effect_of
 from sgpu_decl.planner.policy import OPTIONAL_FIELDS, POLICY, FieldClass, FieldRule
 
 EXAMPLES = tomllib.loads(
@@ -51,10 +49,7 @@ CHANGES = {
     FieldClass.META: "kept in the state",
     FieldClass.IDENTITY: "another run",
 }
-JOB_CHANGES = {
-    FieldEffect.IN_PLACE: "the next apply changes the job in place; launches of the job continue",
-    FieldEffect.STATE_ONLY: "kept in the state",
-}
+JOB_CHANGE = "the next apply changes the job in place; launches of the job continue"
 RENAMED = "the run stays, with its history, and gets the new name"
 OTHER_STATE = (
     "another state: the runs of the old one are not known there until they are "
@@ -167,7 +162,7 @@ def _change(path: str) -> Iterator[str]:
 def _change_in_project(path: str) -> Iterator[str]:
     top, _, setting = path.replace(".NAME", "").partition(".")
     if top == "jobs" and setting and path not in PROJECT_CHANGES:
-        change = JOB_CHANGES[effect_of(setting)]
+        change = JOB_CHANGE
     else:
         named = path
         while named not in PROJECT_CHANGES:

@@ -96,7 +96,7 @@ ANSWERS = {
     ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
     "fetch": _answer("folder files bytes lacking", "The folder of the files; `lacking` names the missing files.", stable=False),
-    "bundle render": _answer("file jobs changed findings", "The file of the jobs and their names, whether it changed or, with `--check`, would change, and warnings.", stable=False, inside="findings[]=A-diagnostic"),
+    "bundle render": _answer("file jobs changed findings", "The file that has the jobs, the names of the jobs, and warnings. `changed` says whether the command changed the file or, with `--check`, would change it.", stable=False, inside="findings[]=A-diagnostic"),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False, inside="resources[]=A-recorded-resource"),
     "state show": _answer("address backend owner gone attempt state spec", "One recorded resource.", stable=False),
     "state pull": _answer(
@@ -105,7 +105,7 @@ ANSWERS = {
     ),
     "state mv": _answer("moved", "`{\"from\", \"to\"}`.", stable=False, inside="moved=A-move"),
     "state rm": _answer("removed", "The address.", stable=False),
-    "state log": _answer("entries", "Each entry of a shared state has `number`, `at`, `serial`, `who`, `host`, `operation`, `commit`, `tool_version` and `changes`.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
+    "state log": _answer("entries", "One object for each entry of a shared state.", stable=False, inside="entries[]=An-entry-of-a-shared-state"),
     "state migrate": _answer("resources attempts kept", "The numbers of copied resources and attempts, and the file of the old state.", stable=False),
     "state push": _answer("resources attempts", "The numbers of recorded resources and attempts.", stable=False),
     "state claim": _answer("repository folder", "The repository and the folder that the state belongs to now.", stable=False),
@@ -131,10 +131,10 @@ ANSWERS = {
     "init": _answer("written name required", "The files that it wrote.", stable=False),
     "version": _answer("version", "The version.", stable=False),
     "start": _answer(
-        "address launch tasks", "The launch, and its tasks in the order in which they start. If one failed, with `--wait`, `error` is beside `data`.",
+        "address launch tasks", "The launch, and its tasks in the order in which they start. With `--wait`, if the launch did not succeed, `error` is beside `data`.",
         stable=False, inside="launch=A-launch-of-a-job tasks[]=A-task-of-a-launch",
     ),
-    "adopt": _answer("adopted id", "The job; with `--write`, the file, the paths of settings that are not in it, and all files that were written.", stable=False, sometimes="written lost files"),
+    "adopt": _answer("adopted id", "The job. With `--write` instead: the file of the job, the paths of settings that are not in it (`lost`), and all written files.", stable=False, sometimes="written lost files"),
     "mlflow sync": _answer(
         "attempt tracking_uri run_id runs metrics artifacts left", "The uploaded values; `left` names the others.", stable=False,
     ),
@@ -435,6 +435,11 @@ OBJECTS = {
     "A move": Object({"from": "an address", "to": "an address"}),
     "An entry of a shared state": Object(
         dict.fromkeys(("number", "at", "serial", "who", "host", "operation", "commit", "tool_version", "changes"), "")
+        | {
+            "principal": "of an apply: the user or service principal of the platform, or `null`",
+            "proposals": "of an apply with `--reviewed`: the ids of the proposals that covered it",
+            "links": "of the same apply: the links of their pull requests",
+        }
     ),
     "A base environment": Object(
         dict.fromkeys(("name", "title", "python", "cuda", "os", "databricks_connect", "packages", "complete", "platform", "released", "source"), ""),
@@ -449,8 +454,8 @@ OBJECTS = {
     ),
     "A task of a launch": Object(
         {
-            "name": "", "state": "as of a run", "skipped": "whether it does not run, because of the tasks before it", "started_at": "or `null`",
-            "ended_at": "or `null`", "link": "", "told": "what it left: the end of its output, a value, or why it failed",
+            "name": "", "state": "as of a run", "skipped": "whether it did not run, because of how the tasks before it ended", "started_at": "or `null`",
+            "ended_at": "or `null`", "link": "", "told": "the end of its output, the value that a notebook ended with, or why it failed; `null` until the launch has ended",
             "first_cause": "of a run, [the failure](#a-first-cause) that happened first, or `null`", "results": "of a run, what ranks returned",
         },
         inside={"first_cause": "A first cause", "results[]": "A result"},

@@ -1,12 +1,12 @@
-"""The folder `sgpu/` of a bundle: what its jobs are launched from.
+"""The folder `sgpu/` of a bundle, with the files that its jobs need at a launch.
 
-    sgpu/.gitignore             the folder is no part of the repository; `rendered` files may be
+    sgpu/.gitignore             git ignores all files but the rendered ones
     sgpu/jobs*.yml              what `sgpu bundle render` writes
     sgpu/index.json             which launches the folder has, and for which jobs
     sgpu/runs/, sgpu/objects/   launch folders and what they share: `backends/remote`
 
-A deploy of the bundle deletes from the workspace what is gone here. A launch that waits for GPUs
-still needs its files then, so those of the last calls stay.
+A deploy of the bundle deletes files from the workspace that are gone here. A launch that waits for
+GPUs still needs its files then, so the files of the last calls stay.
 """
 
 import json
@@ -23,7 +23,7 @@ from sgpu_decl.system_errors import error_text
 
 FOLDER = "sgpu"
 KEEP = 3
-"""The calls whose launches stay, unless somebody says another number."""
+"""How many versions of the jobs keep their files, by default."""
 
 _INDEX, _IGNORED = "index.json", ".gitignore"
 _LAUNCHES, _OBJECTS = "runs", "objects"
@@ -33,7 +33,7 @@ _SHOWN = 5
 
 
 class BundleFolder:
-    """`folder` need not be there."""
+    """The folder `sgpu` of one bundle. It need not exist."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,9 +59,9 @@ class BundleFolder:
             names = ", ".join(f"`{name}`" for name in foreign[:_SHOWN])
             more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
             raise SgpuError(
-                f"sgpu writes what jobs of the bundle launch into `{self._folder}`, and that holds "
+                f"sgpu keeps the files of the bundle's jobs in `{self._folder}`, and there are "
                 f"files which sgpu did not write: {names}{more}",
-                hint="move them elsewhere",
+                hint="move them to another folder",
                 code="bundle_foreign_files",
             )
 
@@ -79,7 +79,7 @@ class BundleFolder:
         except OSError as error:
             raise SgpuError(
                 f"`{self._folder}` cannot be written: {error_text(error)}",
-                hint="see who owns it, and that the disk has room",
+                hint="check who owns it, and whether the disk is full",
                 code="unwritable",
             ) from error
 

@@ -78,7 +78,7 @@ def sync_findings(config: Mapping[str, Any]) -> Iterator[Diagnostic]:
             code="bundle_sync",
             summary="the bundle has `experimental.immutable_folder`, and launches write their "
             "results into the folder that it is deployed to",
-            hint="remove that from databricks.yml",
+            hint="remove this setting from databricks.yml",
         )
     patterns = [
         str(one).removeprefix("./") for one in (config.get("sync") or {}).get("include") or ()
@@ -88,12 +88,12 @@ def sync_findings(config: Mapping[str, Any]) -> Iterator[Diagnostic]:
     above = next((one for one in patterns if f"/{FOLDER}/" in f"/{one}/"), None)
     yield Diagnostic(
         code="bundle_sync",
-        summary=f"the bundle does not upload `{FOLDER}`, which its jobs are launched from"
+        summary=f"the bundle does not upload `{FOLDER}`, which has the files of its jobs"
         if above is None
-        else f"the bundle uploads `{above}`: its files lie below a folder above databricks.yml",
+        else f"the bundle uploads `{above}`, so its root is a folder above databricks.yml",
         hint=f'add `sync: {{include: ["{FOLDER}/**"]}}` to databricks.yml'
         if above is None
-        else "leave out of `sync.paths` what begins with `..`",
+        else "remove the paths that begin with `..` from `sync.paths`",
     )
 
 

@@ -171,8 +171,8 @@ def _elsewhere(project: BundledProject, runs: "tuple[LoadedRun, ...]") -> Iterat
             yield Diagnostic(
                 code="bundle_backend",
                 address=str(run.address),
-                summary=f"`{run.address}` has the backend `{kind}`, which no job of a bundle "
-                "launches on",
+                summary=f"`{run.address}` has the backend `{kind}`, and jobs of a bundle launch "
+                f"runs on `{project.bundle_kind}` only",
                 place=place or next(iter(run.places.values()), None),
                 hint=f"write `backend: {project.bundle_kind}` in the run, or in the target",
             )
@@ -191,11 +191,11 @@ def _without_meaning(
                 code="bundle_field",
                 severity=Severity.WARNING,
                 address=str(job.address),
-                summary=f"`{field}` says nothing in a bundle",
+                summary=f"`{field}` has no effect in a bundle",
                 place=place_of(job.places, field) or job.place,
-                hint="the bundle says where its jobs and files lie (`workspace` in databricks.yml)"
+                hint="set `workspace` in databricks.yml: it says where jobs and files are"
                 if field.startswith("backend.")
-                else "the bundle resets what is changed in the workspace",
+                else "each deploy of the bundle resets what somebody changed in the workspace",
             )
 
 

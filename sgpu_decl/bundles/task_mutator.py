@@ -159,7 +159,7 @@ def _job_of(loaded: Loaded, name: str, runs: Mapping[str, str]) -> LoadedJob:
             code="run_of_matrix",
             summary=f"`{run.address.name}` has a matrix, and a task launches one run",
             place=run.places.get("matrix"),
-            hint="declare a run without one for the task",
+            hint="declare a run without a matrix for the task",
         )
         for run in loaded.runs
         if run.address.key and run.address.name in runs.values()
@@ -183,7 +183,7 @@ def _repeated(tasks: Iterable[Task]) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 code="bundle_task",
                 summary=f"the task `{task.task_key}` launches a run of sgpu for each of several "
-                "inputs, and a run sees none of them",
+                "inputs, and a run cannot read its input",
                 hint="give each launch a task of its own, with a run of its own",
             )
 
@@ -207,14 +207,15 @@ def _conflicts(job: Job, tasks: Mapping[str, Task], config: Mapping[str, Any]) -
                 )
         if key in known:
             refuse(
-                f"the task `{key}` needs an environment of its name, and the job has one already",
+                f"sgpu adds the environment `{key}` for the task `{key}`, and the job has an "
+                "environment with this name already",
                 "rename the task, or that environment",
             )
     jobs = ((config.get("resources") or {}).get("jobs") or {}).values()
     if sum(1 for one in jobs if isinstance(one, dict) and one.get("name") == job.name) > 1:
         refuse(
-            f"the bundle has several jobs of the name `{job.name}`, which would share what the "
-            "tasks of sgpu bring back",
+            f"the bundle has several jobs with the name `{job.name}`: their launches would share "
+            "one folder for results",
             "give each job a name of its own",
         )
     return found

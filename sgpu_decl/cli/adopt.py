@@ -17,8 +17,8 @@ from sgpu_decl.cli.terminal_output import answer, note
 @click.option(
     "--write",
     metavar="PATH",
-    help="Write the job, with all of its tasks and their files, as YAML to a new file. Records "
-    "nothing.",
+    help="Do not take over the job, but write it as YAML to a new file, with all of its tasks and "
+    "their files.",
 )
 @lock_option
 @output_option()
@@ -34,22 +34,22 @@ def command(
     """Take over a job of a workspace, by its ID, as the job that FILE declares at ADDRESS.
 
     ADDRESS is written `job.NAME`. The command changes only the state. `sgpu plan` then shows the
-    changes that the next apply would make to the job. If no file declares the job, write one with
-    `--write jobs/NAME.yml`, and add it to `include`.
+    changes that the next apply would make to the job. If no file declares the job yet, write one
+    with `--write jobs/NAME.yml`, add it to `include`, and repeat the command without `--write`.
 
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
     if write is not None:
         lost, files = source.session(file).jobs.write(address, job_id, Path(write))
         for path in lost:
-            note(f"not written: `{path}` of the job has no field in the YAML")
+            note(f"not written: the setting `{path}` of the job, for which the YAML has no field")
         if output == "json":
             answer({"written": write, "lost": list(lost), "files": list(files)})
         else:
             for copied in files[1:]:
-                note(f"wrote `{copied}`, as the workspace has it")
+                note(f"wrote `{copied}`, a copy of the file in the workspace")
             note(
-                f"wrote `{write}`: add it to `include` of the project, look at `sgpu plan`, then "
+                f"wrote `{write}`: add it to `include` of the project, then run "
                 f"`sgpu adopt {address} {job_id}`"
             )
         return 0

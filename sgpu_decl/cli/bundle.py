@@ -16,23 +16,23 @@ command = LazyGroup(BUNDLE_COMMANDS, "bundle", "Write jobs as files of a Databri
 @click.command("render")
 @click.argument("file", required=False)
 @file_options
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if the jobs would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if the file would change.")
 @click.option(
     "--keep", type=click.IntRange(1), default=3, show_default=True, metavar="N",
-    help="Keep what the jobs of the last N different renders launch.",
+    help="Keep the files that the last N versions of the jobs need.",
 )  # fmt: skip
 @output_option()
 def render_command(
     *, source: ProjectSource, file: str | None, check: bool, keep: int, output: str
 ) -> int:
-    """Write the jobs of FILE into the folder `sgpu` beside it, as a bundle has them.
+    """Write the jobs of FILE, for a Databricks bundle, into the folder `sgpu` beside it.
 
-    The jobs are in `sgpu/jobs.yml`, and with `-t NAME` in `sgpu/jobs.NAME.yml`, for the target of
-    the bundle that has the same name. What they launch lies in the same folder. Add
-    `include: [sgpu/*.yml]` and `sync: {include: ["sgpu/**"]}` to `databricks.yml`. No workspace is
-    asked.
+    The jobs are in `sgpu/jobs.yml`. With a target, they are in `sgpu/jobs.NAME.yml`, for the target
+    of the bundle that has the same name. The folder also has the code and all other files that the
+    jobs need. Add `include: [sgpu/jobs*.yml]` and `sync: {include: ["sgpu/**"]}` to
+    `databricks.yml`. The command does not ask the workspace.
 
-    Exit codes: 0 ok, 1 error or, with --check, the jobs would change.
+    Exit codes: 0 ok, 1 error or, with `--check`, the file of the jobs would change.
     """
     from sgpu_decl.api.rendered_bundle import render
 

@@ -144,7 +144,8 @@ def selection_options(command: Command) -> Command:
     @click.option(
         "--heal",
         is_flag=True,
-        help="Undo what was done by hand: relaunch runs that a person cancelled, too.",
+        help="Also relaunch runs that a person cancelled. A proposal of such a plan counts only "
+        "for `sgpu apply --heal --reviewed`.",
     )
     @click.option(
         "--on-active",

@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--page", type=click.Choice(PAGES),
-    help="Which page, if there are several: by default the first of these that exists.",
+    help="Open this page. Default: the first of these that exists.",
 )  # fmt: skip
-@click.option("--print", "prints", is_flag=True, help="Print its address, and open nothing.")
+@click.option("--print", "prints", is_flag=True, help="Print the address, and open nothing.")
 @project_options
 def command(*, source: ProjectSource, name: str | None, page: str | None, prints: bool) -> int:
     """Open the page of a run or job in the browser: its last launch in the workspace, the job, the
     MLflow run, or the dashboard of Ray.
 
     NAME is `train`, `train#8` or `job.nightly`. Without NAME and FILE, open takes the latest run.
-    Without a browser, as on a machine that you came to by ssh, the address is printed.
+    Without a browser, for example over ssh, the command prints the address.
+
+    Exit codes: 0 ok, 1 error.
     """
     session, names = open_named(source, (name,) if name else ())
     if name is not None and not is_path(name) and _names_job(session, name):
@@ -67,7 +69,7 @@ def _names_job(session: "Session", name: str) -> bool:
 def _run_hint(session: "Session", view: "AttemptView") -> str:
     """The way to what a run has instead of a page."""
     if view.unavailable is not None:
-        return f"it cannot be asked now: {view.unavailable}"
+        return f"its backend does not answer now: {view.unavailable}"
     named = shlex.quote(str(view.ref))
     tracked = view.links.get("mlflow")
     store = tracked.get("tracking_uri") if isinstance(tracked, Mapping) else None
@@ -77,7 +79,7 @@ def _run_hint(session: "Session", view: "AttemptView") -> str:
 
 
 def _job_hint(job: "JobView") -> str:
-    return job.error or f"`sgpu show {job.address}` says what is known of it"
+    return job.error or f"`sgpu show {job.address}` shows the job"
 
 
 def _has_browser(environ: Mapping[str, str], system: str) -> bool:

@@ -21,14 +21,14 @@ _FIRST, _LONGEST = 0.5, 5.0  # seconds between two looks
 @click.argument("name", metavar="JOB")
 @project_options
 @click.option(
-    "--param", "parameters", multiple=True, metavar="K=V",
-    help="A parameter of the job in the place of its default; may be repeated.",
+    "--param", "parameters", multiple=True, metavar="NAME=VALUE",
+    help="Set a parameter of the job for this launch, instead of its default (repeatable).",
 )  # fmt: skip
 @click.option(
     "--only", "tasks", multiple=True, metavar="TASK",
-    help="Run only this task, whatever comes before it; may be repeated.",
+    help="Run only this task, without the tasks before it (repeatable).",
 )  # fmt: skip
-@click.option("--wait", is_flag=True, help="Follow the tasks until all have ended.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the launch, and show its tasks.")
 @output_option()
 def command(
     *,
@@ -41,10 +41,11 @@ def command(
 ) -> int:
     """Start a job now, as it was applied.
 
-    JOB is `nightly` or `job.nightly`. If the command is interrupted, the same command again finds
-    the launch, and starts no second one. Ctrl-C ends only the waiting.
+    JOB is `nightly` or `job.nightly`. If the command is interrupted before it has shown the launch,
+    the same command finds that launch, and starts no second one. Later, Ctrl-C ends only the
+    waiting: the launch goes on.
 
-    Exit codes: 0 ok, 1 error, 5 a task did not succeed (with `--wait`), 130 interrupted.
+    Exit codes: 0 ok, 1 error, 5 the launch did not succeed (with `--wait`), 130 interrupted.
     """
     from sgpu_decl.views.job_launch_text import launch_fields, launch_lines, task_line
 
@@ -52,7 +53,7 @@ def command(
     session = source.session()
     started = session.jobs.start(name, parameters=given, tasks=tasks)
     if started.again:
-        note("an interrupted command had asked for this launch: this is the same one")
+        note("an interrupted `sgpu start` started this launch already: no second one was started")
     note(f"{started.address}: launch {started.launch.id}, {started.launch.url}")
     said: dict[str, str] = {}
     pause = _FIRST
@@ -66,7 +67,8 @@ def command(
         _say(started, said, task_line)
         if started.launch.state is not AttemptState.SUCCEEDED:
             error = RunFailed(
-                f"the launch {started.launch.id} of `{started.address}` {started.launch.state}",
+                f"the launch {started.launch.id} of `{started.address}` has the state "
+                f"`{started.launch.state}`",
                 hint=f"see {started.launch.url}",
             )
     if output == "json":

@@ -41,8 +41,8 @@ VARIABLE_FIELDS = {
     "default": "The value unless `--var` or a file gives another.",
     "values": "The values that are allowed.",
     "description": "What the variable is for.",
-    "lookup": "What a plan asks the workspace for by name, instead of `default`: `{warehouse: "
-    "NAME}`, `{service_principal: NAME}` or `{notification_destination: NAME}`.",
+    "lookup": "The name of an object whose id a plan asks the workspace for, instead of `default`: "
+    "`{warehouse: NAME}`, `{service_principal: NAME}` or `{notification_destination: NAME}`.",
 }
 TARGETS = "Named sets of overrides, chosen with `-t`."
 TARGET_FIELDS = {

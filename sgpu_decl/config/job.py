@@ -89,7 +89,7 @@ class _Event(Block):
     )
     wait_after_last_change: _Calm = Field(
         None,
-        description="How long nothing must have changed before the job starts, at least a minute.",
+        description="How long the job waits after the last change, at least a minute.",
     )
 
 
@@ -197,7 +197,8 @@ class Health(Block):
     other_tools: ClassVar[Mapping[str, OtherToolKey]] = HEALTH_KEYS
 
     longer_than: Annotated[Duration, AfterValidator(_whole_seconds)] = Field(
-        description="A launch that takes longer is slow: `notify.slow` are told. It goes on."
+        description="A launch that takes longer is slow: the platform tells `notify.slow`, and the "
+        "launch goes on."
     )
 
 

@@ -117,7 +117,7 @@ class Notebook(Block):
     dependencies: tuple[str, ...] = Field(
         (), description="Packages to install into `base`, as requirement lines."
     )
-    parameters: dict[str, str] = Field({}, description="The values of its widgets.")
+    parameters: dict[str, str] = Field({}, description="The values of the notebook's widgets.")
     retries: WholeNumber = Field(0, description="The number of restarts after a failure.")
 
     @model_validator(mode="after")
@@ -178,8 +178,8 @@ class _Task(Block):
     run: str | None = Field(None, description="The run that the task launches: a key under `runs`.")
     python: Annotated[str, PATH, AfterValidator(_script_path)] | None = Field(
         None,
-        description="A Python file of the repository. It runs on serverless CPU compute, with the "
-        "code of the project around it.",
+        description="A Python file of the repository. It runs on serverless CPU compute, in the "
+        "unpacked code of the project.",
     )
     notebook: Annotated[TaskNotebook | None, PATH, BeforeValidator(_by_path)] = Field(
         None, description="A notebook; short form: `notebook: PATH`."
@@ -201,13 +201,15 @@ class _Task(Block):
     )
     base: str | None = Field(
         None,
-        description="The base environment of `python` or `task`, such as `gpu-4`, which is the "
-        "default of `python`.",
+        description="The base environment of `python` or `task`, such as `gpu-4`. Default for "
+        "`python`: `gpu-4`.",
     )
     dependencies: tuple[str, ...] = Field(
         (), description="Packages to install into `base`, as requirement lines."
     )
-    retries: WholeNumber = Field(0, description="The number of restarts of `python` that fails.")
+    retries: WholeNumber = Field(
+        0, description="The number of restarts of `python` after a failure."
+    )
     timeout: Duration | None = Field(
         None, description="How long `python` or `notebook` may take, each time it is started."
     )

@@ -36,18 +36,19 @@ def user_findings(
             if path.partition(".")[0] == _BACKEND:
                 yield Diagnostic(
                     code="user_in_backend",
-                    summary=f"`{USER}` is the login of the backend, so `{path}` cannot have it",
+                    summary=f"`{path}` cannot have `{USER}`: sgpu needs `backend` to find out who "
+                    "is logged in",
                     place=place,
                     hint="use a variable, and give it a value with `--var`",
                 )
             elif shared is not None and (one.address.kind is not Kind.JOB or path != _TITLE):
                 yield Diagnostic(
                     code="user_in_production",
-                    summary=f"`{path}` has `{USER}`, and {shared}: what runs would depend on who "
-                    "plans",
+                    summary=f"`{path}` has `{USER}`, and {shared}: each user would launch "
+                    "other runs",
                     place=place,
-                    hint="write the value out, or use a variable of the target; `mode: "
-                    "development` is for what each user has alone",
+                    hint="write the value itself, or use a variable of the target. If each user "
+                    "has runs and jobs of their own, set `mode: development`",
                 )
 
 

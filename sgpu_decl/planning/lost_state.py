@@ -1,4 +1,5 @@
-"""A state that was lost: production would launch everything again, beside what runs."""
+"""A state that was lost: an apply in production would launch everything again, beside the active
+runs of the lost state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -49,5 +50,6 @@ def lost_state_checks(
                         place=None,
                         hint="restore that state, with `sgpu state push FILE` from a backup, or "
                         "name the store that has it. If it is gone for good, delete "
-                        f"`{path}`: then this state begins anew, and stops nothing that runs",
+                        f"`{path}`: then this state begins anew, and active runs of the other "
+                        "state go on",
                     )

@@ -125,8 +125,7 @@ class _PlatformNames:
         if found is not None:
             return found, None
         return None, SgpuError(
-            f"the backend `{block.kind}` has no names to look up, such as that of the {kind} "
-            f"`{name}`",
+            f"the backend `{block.kind}` cannot look up the {kind} `{name}`",
             hint="give the variable a `default` in this target, or `lookup: null` and a value",
             code="no_lookup",
         )

@@ -41,19 +41,19 @@ def start_job(
     _require_known(job, "parameter", parameters, job.spec.fields.get("parameters"))
     _require_known(job, "task", tasks, job.spec.fields.get(TASKS))
     if job.remote is None:
-        raise NotFound(f"`{job.address}` is not applied", hint="`sgpu apply` makes it")
+        raise NotFound(f"`{job.address}` is not applied", hint="`sgpu apply` creates it")
     handle = recorded_handle(job)
     backend = job_backend_for(job.spec, handle, project.job_backend, job.owner)
     document = backend.read(handle.id)
     if document is None:
         raise NotFound(
-            f"`{job.address}` was deleted in the workspace", hint="`sgpu apply` makes it again"
+            f"`{job.address}` was deleted in the workspace", hint="`sgpu apply` creates it again"
         )
     manager = job_rules(job.backend).manager(document)
     if manager is not None:
         raise SgpuError(
             f"the job {handle.id} is managed by {manager}",
-            hint="start it there",
+            hint="start it with that tool, or in the workspace",
             code="managed_by_bundle",
         )
     asked: dict[str, Json] = {
@@ -110,5 +110,5 @@ def _require_known(
                 f"`{job.address}` has no {what} `{name}`",
                 hint=f"did you mean `{near}`?"
                 if near
-                else f"it has: {listed}; a change of the file counts once it is applied",
+                else f"it has: {listed}. Apply first if you added it to the file",
             )

@@ -168,7 +168,7 @@ def test_a_mistake_in_the_code_and_a_warning_are_told(bundle: CliStandin) -> Non
           "    backend: {kind: databricks, staging: /Workspace/Shared/x}")  # fmt: skip
     (told,) = loaded().diagnostics.items
     assert (told.severity, told.path) == (Severity.WARNING, ("resources", "jobs", "nightly"))
-    assert "`backend.staging` says nothing in a bundle" in told.summary
+    assert "`backend.staging` has no effect in a bundle" in told.summary
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_job_that_the_bundle_has_already_is_refused(bundle: CliStandin) -> Non
     ("included", "told"),
     [
         ([], 'add `sync: {include: ["sgpu/**"]}`'),
-        (["part/sgpu/**"], "leave out of `sync.paths`"),
+        (["part/sgpu/**"], "remove the paths that begin"),
         (["./sgpu/**/*", "other"], None),
         (["sgpu"], None),
     ],
@@ -257,7 +257,7 @@ def test_foreign_files_in_the_folder_are_left_alone(bundle: CliStandin) -> None:
     (bundle.folder / "sgpu/__init__.py").write_text("mine = 1\n")
     (error,) = errors(loaded())
     assert "`__init__.py`" in error.summary
-    assert error.detail == "move them elsewhere"
+    assert error.detail == "move them to another folder"
     assert list(files(bundle.folder / "sgpu")) == ["__init__.py"]
 
 

@@ -104,9 +104,9 @@ def cannot_read(desired: DesiredJob) -> Iterator[Diagnostic]:
             code="run_as_cannot_read",
             severity=Severity.WARNING,
             address=str(desired.address),
-            summary=f"launches run as `{runner}`, who may not read the staging folder of "
-            f"`{staged_by}`",
-            hint="name a folder that all may read as `backend.staging`, such as "
+            summary=f"launches run as `{runner}`, and sgpu stages their files in the folder of "
+            f"`{staged_by}`, which others usually cannot read",
+            hint="set `backend.staging` to a folder that all may read, such as "
             f"`/Workspace/Shared/sgpu`; or give `{runner}` the right to read the folder",
             place=place_of(desired.places, RUN_AS),
         )
@@ -130,7 +130,8 @@ def owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Diagno
             severity=Severity.INFO,
             address=str(desired.address),
             summary=f"{'; '.join(said)}: somebody set that in the workspace",
-            hint="apply leaves it as it is. Whoever it runs as has to read its files and secrets",
+            hint="apply does not change that. The user that launches run as has to be able to read "
+            "the files and secrets of the job",
             place=place_of(desired.places, "name"),
         )
 
@@ -180,8 +181,8 @@ def strangers(
             severity=Severity.WARNING,
             address=str(desired.address),
             summary=f"{listed} may change the job in the workspace, and the file does not say so",
-            hint="say it with `permissions`, such as `permissions: [{level: manage, user: NAME}]`, "
-            "which takes it from all others; or take it from them in the workspace",
+            hint="write `permissions`, such as `permissions: [{level: manage, user: NAME}]`: then "
+            "apply removes the rights of all others; or remove their rights in the workspace",
             place=place_of(desired.places, "name"),
         )
 

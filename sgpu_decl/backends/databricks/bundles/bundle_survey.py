@@ -27,7 +27,7 @@ class BundleSurvey(DatabricksSurvey):
 
     def person(self, block: BackendOptions) -> str | None:  # noqa: ARG002
         raise BackendError(
-            "`${user}` is who plans, and a bundle is the same for all",
+            "`${user}` is the user who plans, and a bundle is the same for all users",
             hint="use a variable, and give it a value in the target",
             code="user_in_production",
         )

@@ -54,7 +54,7 @@ def start_once(
             if attempt == _TRIES:
                 raise OutcomeUnknown(
                     f"{error.message}; whether the job was started is not known",
-                    hint="start it again with the same options: it is the same launch then",
+                    hint="repeat the command: if the job was started, it finds that launch",
                 ) from error
     raise AssertionError("the last try returns or raises")
 
