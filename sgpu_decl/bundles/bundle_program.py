@@ -99,14 +99,14 @@ def sync_findings(config: Mapping[str, Any]) -> Iterator[Diagnostic]:
 
 def to_diagnostics(findings: Iterable[Diagnostic]) -> Diagnostics:
     """Findings as a bundle shows them."""
-    told = Diagnostics()
+    shown = Diagnostics()
     for one in findings:
         if one.severity is Severity.INFO:
             continue
         error = one.severity is Severity.ERROR
         create = Diagnostics.create_error if error else Diagnostics.create_warning
         related = [f"{other.place}: {other.note}" for other in one.related]
-        told = told.extend(
+        shown = shown.extend(
             create(
                 one.summary,
                 detail="\n".join((*((one.hint,) if one.hint else ()), *related)) or None,
@@ -114,7 +114,7 @@ def to_diagnostics(findings: Iterable[Diagnostic]) -> Diagnostics:
                 path=_path(one),
             )
         )
-    return told
+    return shown
 
 
 def findings_of(error: SgpuError) -> tuple[Diagnostic, ...]:

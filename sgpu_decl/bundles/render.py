@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedBundle:
-    """What was rendered: the file of the jobs, from the folder of the project, their names, whether
-    the file was another one before, and warnings."""
+    """What was rendered: the path of the file, relative to the project, the names of its jobs,
+    whether its content changed, and warnings."""
 
     file: str
     jobs: tuple[str, ...]
@@ -37,8 +37,8 @@ def render(location: Location, *, keep: int, check: bool = False) -> RenderedBun
         check: write nothing; look only at the file of the jobs.
 
     Raises:
-        SgpuError: the file of the project holds errors (`InvalidInput`), or the folder those of
-            somebody else.
+        SgpuError: the file of the project has errors (`InvalidInput`), or the folder has files that
+            sgpu did not write.
     """
     project = BundledProject(location)
     name = f"jobs.{project.target}.yml" if project.target is not None else "jobs.yml"

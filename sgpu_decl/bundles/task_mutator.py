@@ -1,9 +1,9 @@
 """Tasks of the bundle's own jobs that launch a run of the project: `sgpu_task` makes one in Python,
 `sgpu_tasks` fills them.
 
-A task of a bundle has no tags, and the CLI takes no field that it does not know. So the mark is its
-`description`, which people see in the workspace: `sgpu: NAME`, alone or as the first line. Source:
-`Task` of `databricks.bundles.jobs`.
+A task of a bundle has no tags, and the CLI takes no field that it does not know. So its
+`description`, which people see in the workspace, names the run: `sgpu: NAME`, alone or as the first
+line. Source: `Task` of `databricks.bundles.jobs`.
 """
 
 import re
@@ -79,8 +79,8 @@ def sgpu_tasks(bundle: Bundle, job: Job) -> Job:
     try:
         return _filled(bundle, job)
     except SgpuError as error:
-        told = [str(one) for one in findings_of(error) if one.severity is Severity.ERROR]
-        raise _Refused("\n".join(told)) from None
+        errors = [str(one) for one in findings_of(error) if one.severity is Severity.ERROR]
+        raise _Refused("\n".join(errors)) from None
 
 
 def _filled(bundle: Bundle, job: Job) -> Job:

@@ -166,10 +166,10 @@ the YAML has the mail addresses."""
 
 OURS_IN_TASK = frozenset({KIND, RUN, STAGED, SCRIPT, NOTEBOOK})
 """The same of each task of a job that has several: `kind` is the field of the YAML that says what
-it is, `python` and `notebook` a file of the repository, and what it is given."""
+it is, `python` and `notebook` a file of the repository with its arguments or parameters."""
 
 ONE = ""
-"""In the place of the name of a task: the launch of a job that launches one run, and no more."""
+"""Stands for the name of the task where a job launches only one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +284,10 @@ class JobLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLaunch:
-    """One task of a launch, in its newest attempt. `skipped` says that it does not run, for the
-    tasks before it ended as they did. `told` is what it left: the text that a notebook ends with,
-    the end of what a Python file or ranks printed, or why it failed. Of a run, `first_cause` says
-    why it failed, and `results` what ranks returned. They come once the launch has ended."""
+    """One task of a launch, in its newest attempt. `skipped` says that it did not run, because of
+    how the tasks before it ended. `told` is the value that a notebook ended with, the end of what a
+    Python file or ranks printed, or why the task failed. For a run, `first_cause` says why it
+    failed, and `results` what ranks returned. All three are set once the launch has ended."""
 
     name: str
     state: AttemptState
@@ -303,7 +303,7 @@ class TaskLaunch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedJob:
     """A launch that somebody asked for: the job, the launch, and its tasks in the order in which
-    they start. `again` says that an earlier command had asked for it, and was interrupted."""
+    they start. `again` says that an earlier, interrupted command started the launch."""
 
     address: Address
     launch: JobLaunch

@@ -212,8 +212,8 @@ class PlannedLaunch:
 
     `wait_for` names the attempts of the same run that must end first (`on_active: queue`),
     `stop` those that are cancelled first (replace) or at all (destroy), `beside` those that go on
-    meanwhile (parallel). `made` counts the jobs that were ever made at this address, with the one
-    that is made now.
+    meanwhile (parallel). `made` is the number of jobs that were ever created at this address,
+    with the one that is created now.
     """
 
     owner: str

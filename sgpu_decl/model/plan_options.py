@@ -15,7 +15,7 @@ ON_ACTIVE = ("error", "replace", "queue", "parallel")
 class PlanOptions:
     """The options of `plan` and `apply`; globs as the user typed them.
     Unless it `removes`, a plan leaves alone what the file no longer lists. In a `strict` plan,
-    warnings are errors. One that is to `heal` launches again what a person cancelled."""
+    warnings are errors. With `heal`, it relaunches runs that a person cancelled."""
 
     rerun: tuple[str, ...] = ()
     select: tuple[str, ...] = ()

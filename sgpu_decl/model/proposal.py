@@ -12,8 +12,8 @@ from sgpu_decl.model.plan import Action
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     """What one change of a plan does, apart from the state that it was planned for: `attempt`
-    alone is of that state, and says which attempts count as this effect carried out. Of a job that
-    is made, it counts the jobs that were ever made there.
+    alone is of that state, and says which attempts count as this effect carried out. For a job that
+    is created, it is the number of jobs that were ever created at the address.
 
     `beside` says that it starts beside active attempts of its run though the file does not say so
     (`--on-active parallel`). `spec` has no attempts in references; None where a run or job ends:
@@ -50,8 +50,8 @@ class Content:
 class Proposal:
     """The effects of one plan, and who proposes them. `lineage` and `serial` are those of the state
     then; a serial of 0 means that there was none. `contents` says in what code and environments
-    differ from later ones, where nobody has these any more. One that `heals` was made of a
-    plan that undoes what was done by hand: it covers nothing but such an apply."""
+    differ from later ones, where nobody has these any more. A proposal that `heals` is of a
+    plan with `--heal`: it covers only an apply with `--heal`."""
 
     id: str
     target: str | None

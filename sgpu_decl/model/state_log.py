@@ -17,9 +17,9 @@ class LogChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplySource:
-    """On whose behalf an apply records something. `principal` is the user or the service principal
-    that the platform knows, `proposals` are the ids of those that show what is done, `links` the
-    pull requests in which they were reviewed."""
+    """Who applies, and after which reviews. `principal` is the user or the service principal of the
+    platform, `proposals` are the ids of the proposals that cover the apply, and `links` are those
+    of their pull requests."""
 
     principal: str | None = None
     proposals: tuple[str, ...] = ()

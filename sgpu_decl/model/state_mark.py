@@ -1,5 +1,5 @@
-"""What a staging folder says of the state that its launches are of, so that a state that was lost
-is noticed."""
+"""The mark of a state: a file in a staging folder that says which state its launches belong to. So
+a plan notices a state that was lost."""
 
 from datetime import datetime
 
@@ -9,8 +9,9 @@ from sgpu_decl.model.project_home import ProjectHome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateMark:
-    """Whose state it is, its lineage, and who launched with it last, and when. `homes` are what the
-    project may be known as; none where its checkout has no remotes."""
+    """The project, the target and the lineage of the state, and who launched with it last, and
+    when. `homes` are the names that the project has by its remotes; none if its checkout has no
+    remotes."""
 
     project: str
     target: str

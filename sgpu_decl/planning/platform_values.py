@@ -42,7 +42,7 @@ def with_platform_values(
         names.job(job, backend_of(job)) if _leaves_something(job) else (job, ())
         for job in loaded.jobs
     ]
-    findings = tuple(one for _, told in (*runs, *jobs) for one in told)
+    findings = tuple(one for _, found in (*runs, *jobs) for one in found)
     changed = replace(
         loaded, runs=tuple(run for run, _ in runs), jobs=tuple(job for job, _ in jobs)
     )

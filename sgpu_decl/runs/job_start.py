@@ -74,9 +74,11 @@ def start_job(
     except SgpuError:
         file.unlink(missing_ok=True)
         raise
-    launch, told = backend.launch(launch_id, applied_job(job, project.believed().lineage))
+    launch, started = backend.launch(launch_id, applied_job(job, project.believed().lineage))
     file.unlink(missing_ok=True)
-    return StartedJob(address=job.address, launch=launch, tasks=told, again=open_token is not None)
+    return StartedJob(
+        address=job.address, launch=launch, tasks=started, again=open_token is not None
+    )
 
 
 def look_again(project: Project, job: Resource, started: StartedJob) -> StartedJob:

@@ -1,5 +1,5 @@
-"""`lookup` of a variable: the name of something in a workspace, whose id a plan asks for. Until
-then its value is a text that no shell and no field means otherwise."""
+"""`lookup` of a variable: the name of an object in a workspace, whose id a plan asks for. Until
+then the value of the variable is a placeholder, `${lookup.KIND.NAME}`."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _OTHERS: Final[Mapping[str, str]] = MappingProxyType(
 def lookup_value(
     name: str, node: yaml_nodes.Node
 ) -> tuple[yaml_nodes.Scalar, tuple[Diagnostic, ...]]:
-    """The text that stands for the id, and what is wrong with the block; then the text is empty.
+    """The placeholder for the id, and findings. If the block has mistakes, the text is empty.
 
     Args:
         name: the variable.

@@ -96,7 +96,7 @@ def managed(desired: DesiredJob, handle: JobHandle, manager: str) -> Diagnostic:
 
 
 def cannot_read(desired: DesiredJob) -> Iterator[Diagnostic]:
-    """That launches run as somebody who may not read what is staged for them."""
+    """Warn if launches run as a user who usually cannot read the staging folder of the job."""
     runner = next(iter(as_mapping(desired.spec.fields.get(RUN_AS)).values()), None)
     staged_by = desired.rules.staged_by(desired.spec.fields) if runner is not None else None
     if staged_by is not None and staged_by != runner:
@@ -139,7 +139,7 @@ def owners(desired: DesiredJob, document: Mapping[str, Json]) -> Iterator[Diagno
 def staging_moves(
     desired: DesiredJob, resource: Resource, document: Mapping[str, Json]
 ) -> Iterator[Diagnostic]:
-    """That an apply stages the job in a folder of another user than before."""
+    """Warn if an apply stages the job in the folder of another user than before."""
     before, after = map(desired.rules.staged_by, (resource.spec.fields, desired.spec.fields))
     owner = as_mapping(document.get(OWNERSHIP)).get("owner")
     if before and after and after not in (before, owner):

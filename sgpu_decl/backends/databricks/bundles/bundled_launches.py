@@ -167,9 +167,10 @@ class BundledLaunches:
 
 
 def _control_key(request: LaunchRequest) -> str:
-    """What the nodes of a launch prove to each other. Nodes may start while another machine deploys
-    the same bundle, which has to write the same files. So it follows from what is launched: whoever
-    may read that in the files of the bundle may read this there too."""
+    """The key with which the nodes of a launch authenticate each other. Nodes may start while
+    another machine deploys the same bundle, which has to write the same files. So the key is
+    computed from the content of the launch, and everybody who may read the files of the bundle can
+    compute it."""
     return hashlib.sha256(f"nodes of {request.record.token}".encode()).hexdigest()
 
 

@@ -89,11 +89,11 @@ def launch_in(run: Mapping[str, Any], url: str = "") -> JobLaunch:
 def _task(connection: Connection, task: Mapping[str, Any], ended: bool) -> TaskLaunch:  # noqa: FBT001
     state = state_of(task) or termination_of(task).state
     skipped = str((task.get("state") or {}).get("result_state")) in _SKIPPED
-    told = None
+    text = None
     if ended and not skipped and has_ended(task):
         readable = any(kind in task for kind in _READ)
-        told = "\n".join(_output(connection, task)) if readable else None
-        told = told or (termination_of(task).message if state is AttemptState.FAILED else None)
+        text = "\n".join(_output(connection, task)) if readable else None
+        text = text or (termination_of(task).message if state is AttemptState.FAILED else None)
     return TaskLaunch(
         name=str(task["task_key"]),
         state=AttemptState.CANCELLED if skipped else state,
@@ -101,7 +101,7 @@ def _task(connection: Connection, task: Mapping[str, Any], ended: bool) -> TaskL
         started_at=_moment(task.get("start_time")),
         ended_at=_moment(task.get("end_time")),
         url=str(task.get("run_page_url") or ""),
-        told=told[-_SHOWN:] if told else None,
+        told=text[-_SHOWN:] if text else None,
     )
 
 

@@ -112,10 +112,10 @@ def _notifications(notify: Notify | None) -> tuple[dict[str, Json], dict[str, Js
     mails: dict[str, Json] = {}
     webhooks: dict[str, Json] = {}
     for event, name in EVENTS.items() if notify is not None else ():
-        told: tuple[Recipient, ...] = getattr(notify, name)
-        if addresses := [one.email for one in told if one.email is not None]:
+        recipients: tuple[Recipient, ...] = getattr(notify, name)
+        if addresses := [one.email for one in recipients if one.email is not None]:
             mails[event] = list(addresses)
-        if ids := [one.webhook for one in told if one.webhook is not None]:
+        if ids := [one.webhook for one in recipients if one.webhook is not None]:
             webhooks[event] = [{"id": one} for one in ids]
     return mails, webhooks
 

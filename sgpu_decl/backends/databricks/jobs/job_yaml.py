@@ -90,8 +90,8 @@ def written_job(
 
     for path in _ONE_TO_ONE:
         if path in settings and take(path) != _DEFAULTS.get(path):
-            told = job_field(path, settings)
-            _put(block, told.path.split("."), told.value)
+            found = job_field(path, settings)
+            _put(block, found.path.split("."), found.value)
     if isinstance(arrival := block.get("trigger", {}).get("file_arrival"), dict):
         arrival["url"] = take("trigger.file_arrival.url")
     _trigger(block, settings, take)
@@ -153,15 +153,15 @@ def _trigger(
 
 def _notify(kept: Mapping[str, Any], taken: set[str]) -> Iterator[tuple[str, Json]]:
     for event, name in EVENTS.items():
-        told: list[Json] = []
+        recipients: list[Json] = []
         for address in (kept.get("email_notifications") or {}).get(event) or ():
             taken.add(f"email_notifications.{event}")
-            told.append(address)
+            recipients.append(address)
         for hook in (kept.get("webhook_notifications") or {}).get(event) or ():
             taken.add(f"webhook_notifications.{event}")
-            told.append({"webhook": hook["id"]})
-        if told:
-            yield name, told
+            recipients.append({"webhook": hook["id"]})
+        if recipients:
+            yield name, recipients
 
 
 def _task(

@@ -51,12 +51,12 @@ def with_what_is_left(
     log = WorkspaceLog(run.request.ref, workspace, part, ranks=None, follow=False)
     try:
         lines, _ = log.read()
-        told = "\n".join(
+        text = "\n".join(
             line.text if line.rank is None else f"[rank {line.rank}] {line.text}" for line in lines
         )
     except (BackendError, NotFound):
         return task
-    return replace(task, told=told[-_SHOWN:] or task.told)
+    return replace(task, told=text[-_SHOWN:] or task.told)
 
 
 def _with_results(
