@@ -38,8 +38,6 @@ def command(*, source: ProjectSource, name: str | None, page: str | None, prints
 
     NAME is `train`, `train#8` or `job.nightly`. Without NAME and FILE, open takes the latest run.
     Without a browser, for example over ssh, the command prints the address.
-
-    Exit codes: 0 ok, 1 error.
     """
     session, names = open_named(source, (name,) if name else ())
     if name is not None and not is_path(name) and _names_job(session, name):
