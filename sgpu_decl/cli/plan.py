@@ -171,12 +171,11 @@ def command(
 def _proposed_words(proposal: "Proposal | None") -> str:
     if proposal is None:
         return "nothing would change: there is nothing to propose"
+    command = f"`sgpu apply{' --heal' if proposal.heals else ''} --reviewed`"
     if len(proposal.effects) == 1:
-        return "proposed 1 change: once it is reviewed, apply it with `sgpu apply --reviewed`"
+        return f"proposed 1 change: once it is reviewed, apply it with {command}"
     count = f"{len(proposal.effects):,}"
-    return (
-        f"proposed {count} changes: once they are reviewed, apply them with `sgpu apply --reviewed`"
-    )
+    return f"proposed {count} changes: once they are reviewed, apply them with {command}"
 
 
 def _files_json(prepared: "Prepared") -> "list[Json]":

@@ -73,7 +73,15 @@ class ProjectJobs:
             for resource in resources
             if resource.kind is Kind.JOB and not resources[resource].gone
         }
-        matches = match_addresses(names, addresses) if names else addresses
+        if names and not addresses:
+            from sgpu_decl.runs.run_finder import other_targets_hint
+
+            hint = other_targets_hint(self._project.states, self._project.target)
+            raise NotFound(
+                f"no job matches `{names[0]}`: none was applied",
+                hint=hint or "`sgpu apply` makes the jobs that the file declares",
+            )
+        matches = match_addresses(names, addresses, Kind.JOB) if names else addresses
         return [resources[address] for address in sorted(matches)]
 
     def find_one(self, name: str) -> Resource:

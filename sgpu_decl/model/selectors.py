@@ -19,9 +19,12 @@ def split_attempt(text: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (text, None)
 
 
-def match_addresses(patterns: Iterable[str], addresses: Collection[Address]) -> frozenset[Address]:
+def match_addresses(
+    patterns: Iterable[str], addresses: Collection[Address], told: Kind = Kind.RUN
+) -> frozenset[Address]:
     """Every address that a pattern names: an address, a name (all cells of its matrix), or a glob.
-    A key may hold `*`: an address that is there is no glob.
+    A key may hold `*`: an address that is there is no glob. An error speaks of the kind `told`
+    where the pattern names none.
 
     Raises:
         NotFound: a pattern matches nothing.
@@ -32,7 +35,7 @@ def match_addresses(patterns: Iterable[str], addresses: Collection[Address]) -> 
         if not hits and is_glob(pattern):
             hits = {address for address in addresses if _fits_glob(pattern, address)}
         if not hits:
-            kind = next((kind for kind in Kind if pattern.startswith(f"{kind}.")), Kind.RUN)
+            kind = next((kind for kind in Kind if pattern.startswith(f"{kind}.")), told)
             words = {word for address in addresses for word in (str(address), address.name)}
             close = nearest(pattern, sorted(words))
             raise NotFound(

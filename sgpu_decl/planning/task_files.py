@@ -105,7 +105,8 @@ def file_findings(job: LoadedJob, key: str, task: Task, folder: Path) -> Iterato
             place=place,
             address=str(job.address),
             hint="name a notebook of Jupyter, or a Python file that begins with "
-            f"`{_HEADER.decode()}`; for any other Python file write `python: {name}`",
+            f"`{_HEADER.decode()}`"
+            + (f"; for any other Python file write `python: {name}`" * (path.suffix == ".py")),
         )
 
 

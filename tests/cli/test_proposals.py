@@ -31,7 +31,8 @@ def shell(sgpu: Shell) -> Shell:
 
 def proposed(shell: Shell, *options: str) -> None:
     answer = shell.done("plan", "-t", "prod", "--propose", *options)
-    assert "with `sgpu apply --reviewed -t prod`" in answer.err
+    heal = "--heal " if "--heal" in options else ""
+    assert f"with `sgpu apply {heal}--reviewed -t prod`" in answer.err
 
 
 def applied(shell: Shell, *options: str) -> Any:

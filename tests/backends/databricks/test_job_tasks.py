@@ -224,6 +224,7 @@ def test_what_is_wrong_with_a_file_or_a_task_of_the_platform_is_told(shop: Shop)
     assert "did you mean `prepare.py`?" in str(checks["task_file_missing"].hint)
     assert str(checks["task_file_missing"].place).endswith(":18:25")
     assert "it has no list of cells" in checks["no_notebook"].summary
+    assert "`python:" not in str(checks["no_notebook"].hint)
     bad = [check for check in shop.plan().checks if check.code == "bad_task"]
     assert [check.summary for check in bad] == ["`task.sql_task` has no field `warehous_id`"]
     assert bad[0].hint == "did you mean `warehouse_id`?"

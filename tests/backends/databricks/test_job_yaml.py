@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sgpu_decl.backends.databricks.jobs.documents import document_of
+from sgpu_decl.backends.databricks.jobs.documents import document_of, settings_of
+from sgpu_decl.backends.databricks.jobs.job_fields import job_field
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.jobs.job_yaml import files_of, name_of, written_job
 from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
@@ -92,6 +93,23 @@ def test_what_is_written_means_the_same_job(start: dict[str, Any]) -> None:
     wheel["environment_key"] = "wheel"
     expected["environments"] = {"wheel": expected["environments"]["e"]}
     assert again.fields == expected
+
+
+def test_a_gpu_task_in_the_words_of_the_platform_means_the_same_task() -> None:
+    deployment = {"command_path": "/x/command.sh", "compute": {"accelerator_count": 1}}
+    task = {"experiment": "e", "deployments": [deployment]}
+    sent = {"name": "nightly", "tasks": [{"task_key": "train", "ai_runtime_task": task}]}
+    document = document_of(sent)
+    again = meant(written_job(document, "nightly").block)
+    assert again["tasks"]["train"]["ai_runtime_task"] == {**task, "deployments": {"0": deployment}}
+    (back,) = settings_of(again, "token")["tasks"]  # type: ignore[misc]
+    assert back == sent["tasks"][0]
+
+
+def test_a_task_that_somebody_added_is_told_at_its_own_path() -> None:
+    path = "tasks.extra.notebook_task.notebook_path"
+    settings = {"tasks.train.kind": "run", path: "/Shared/extra"}
+    assert job_field(path, settings).path == path
 
 
 def test_what_the_yaml_has_no_field_for_is_named() -> None:

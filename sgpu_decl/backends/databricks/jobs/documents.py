@@ -38,10 +38,7 @@ def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
             }
     if isinstance(document.get("tasks"), dict):
         document["tasks"] = {
-            key: _deployed(
-                _in_order(task), lambda listed: {str(at): item for at, item in enumerate(listed)}
-            )
-            for key, task in document["tasks"].items()
+            key: by_index(_in_order(task)) for key, task in document["tasks"].items()
         }
     tags = {key: value for key, value in (document.get("tags") or {}).items() if key != MARK}
     document.pop("tags", None)
@@ -80,6 +77,11 @@ def _in_order(task: Any) -> Any:
     if not listed:
         return task
     return {**task, "depends_on": sorted(listed, key=lambda one: str(one.get("task_key")))}
+
+
+def by_index(task: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as documents have it, from one as the API has it."""
+    return _deployed(task, lambda listed: {str(at): item for at, item in enumerate(listed)})
 
 
 def _deployed(member: Any, change: Callable[[Any], Any]) -> dict[str, Any]:

@@ -316,8 +316,8 @@ def job_field(path: str, settings: Mapping[str, Json]) -> JobField:
     kind = settings.get(f"tasks.{key}.kind") if block in _OF_RUN else None
     if isinstance(kind, str):
         return _field_of_task(path, value, block, key, kind, rest)
-    if _is_of_run(path) and any(other.startswith("run.") for other in settings):
-        return JobField(path, value)
+    if _is_of_run(path) and any(_says_task(other) for other in settings):
+        return JobField(path, value)  # of a run, or of a task that somebody added
     found = first_match(_MOST_EXACT_FIRST, path)
     if found is None:
         return JobField(path, value)
@@ -371,6 +371,11 @@ def _every(settings: Mapping[str, Json]) -> Json:
 def _named(pattern: str, name: str) -> str:
     key = ENVIRONMENT if pattern.startswith("environments.") else name
     return pattern.replace("*", key, 1)
+
+
+def _says_task(path: str) -> bool:
+    """Whether a setting is ours, and says what a task is: of a run, or of one among several."""
+    return path.startswith("run.") or (path.startswith("tasks.") and path.endswith(".kind"))
 
 
 def _is_of_run(path: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS
+from sgpu_decl.backends.databricks.jobs.documents import DEPLOYMENTS, by_index
 from sgpu_decl.backends.databricks.launching.submit import (
     DEFAULT_BASE,
     ENVIRONMENT,
@@ -98,7 +98,7 @@ def _one_of_several(
         base = task.base or DEFAULT_BASE
         body = {_SCRIPT: _script(task, staged), "environment_key": key}
         return {**body, **present(limits)}, _environment(key, base, task.dependencies)
-    body = _in_platform_words(task.task or {})
+    body = by_index(_in_platform_words(task.task or {}))
     if task.base is not None:
         body["environment_key"] = key
     return body, _environment(key, task.base, task.dependencies)
