@@ -33,10 +33,13 @@ def write_job(
     written = backend.written(document, name)
     import yaml
 
+    from sgpu_decl.text.yaml_format import formatted
+
     lines = yaml.safe_dump(
         {"jobs": {name: dict(written.block)}}, sort_keys=False, allow_unicode=True, width=100
     )
-    files = {path: lines.encode()} | {
+    text, _ = formatted(lines, str(path))
+    files = {path: (text or lines).encode()} | {
         path.parent / file: content for file, content in written.files.items()
     }
     for file in files:

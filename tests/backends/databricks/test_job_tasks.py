@@ -13,6 +13,7 @@ from sgpu_decl.errors import SgpuError, StalePlan
 from sgpu_decl.model.plan import Action, Reason
 from sgpu_decl.planning.plan_file import load_plan
 from sgpu_decl.testing.workspace import WorkspaceServer
+from sgpu_decl.text.yaml_format import formatted
 from sgpu_decl.views.plan_job_fields import in_words_of_yaml
 from tests.backends.databricks.test_job_runs import CODE
 from tests.backends.databricks.test_job_runs import Shop as OneRun
@@ -268,6 +269,8 @@ def test_a_job_of_the_workspace_is_written_with_its_files(shop: Shop) -> None:
     jobs = shop.open().jobs
     file = shop.project / "jobs" / "old.yml"
     lost, files = jobs.write("job.old", str(made["job_id"]), file)
+    text = file.read_text()
+    assert formatted(text, "old.yml") == (text, ())
     assert lost == ()
     names = [path.removeprefix(f"{file.parent}/") for path in files]
     assert names == ["old.yml", "old/prepare.py", "old/report.ipynb"]
