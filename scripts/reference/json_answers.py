@@ -455,7 +455,7 @@ OBJECTS = {
     "A task of a launch": Object(
         {
             "name": "", "state": "as of a run", "skipped": "whether it did not run, because of how the tasks before it ended", "started_at": "or `null`",
-            "ended_at": "or `null`", "link": "", "told": "the end of its output, the value that a notebook ended with, or why it failed; `null` until the launch has ended",
+            "ended_at": "or `null`", "link": "", "output": "the end of what it printed, the value that a notebook ended with, or why it failed; `null` until the launch has ended",
             "first_cause": "of a run, [the failure](#a-first-cause) that happened first, or `null`", "results": "of a run, what ranks returned",
         },
         inside={"first_cause": "A first cause", "results[]": "A result"},

@@ -12,7 +12,9 @@ from sgpu_decl.errors import RunFailed
 from sgpu_decl.model.attempt import AttemptState
 
 if TYPE_CHECKING:
-    from sgpu_decl.model.job import StartedJob
+    from collections.abc import Callable
+
+    from sgpu_decl.model.job import StartedJob, TaskLaunch
 
 _FIRST, _LONGEST = 0.5, 5.0  # seconds between two looks
 
@@ -81,9 +83,10 @@ def command(
     return error.exit_code if error else 0
 
 
-def _say(started: "StartedJob", said: dict[str, str], line_of: "object") -> None:
+def _say(
+    started: "StartedJob", said: dict[str, str], line_of: "Callable[[TaskLaunch], str]"
+) -> None:
     """Say which tasks have another state."""
-    assert callable(line_of)  # noqa: S101
     for task in started.tasks:
         line = line_of(task)
         if said.get(task.name) != line:

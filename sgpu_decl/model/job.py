@@ -285,8 +285,8 @@ class JobLaunch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLaunch:
     """One task of a launch, in its newest attempt. `skipped` says that it did not run, because of
-    how the tasks before it ended. `told` is the value that a notebook ended with, the end of what a
-    Python file or ranks printed, or why the task failed. For a run, `first_cause` says why it
+    how the tasks before it ended. `output` is the value that a notebook ended with, the end of what
+    a Python file or ranks printed, or why the task failed. For a run, `first_cause` says why it
     failed, and `results` what ranks returned. All three are set once the launch has ended."""
 
     name: str
@@ -295,7 +295,7 @@ class TaskLaunch:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     url: str = field(default="", metadata=written_as("link"))
-    told: str | None = None
+    output: str | None = None
     first_cause: FirstCause | None = None
     results: tuple[Mapping[str, Json], ...] = ()
 

@@ -25,7 +25,7 @@ def launch_lines(started: StartedJob) -> Iterator[str]:
 
 
 def _left_by(task: TaskLaunch) -> Iterator[str]:
-    yield from (task.told or "").splitlines()
+    yield from (task.output or "").splitlines()
     for result in task.results:
         yield f"rank {result['rank']} returned {result_text(result['value'])}"
     cause = task.first_cause

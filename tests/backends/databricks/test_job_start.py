@@ -90,8 +90,8 @@ def test_a_job_is_started_with_parameters_and_followed(shop: Shop) -> None:
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
         ("prepare", "check", "report"), "succeeded"
     )
-    assert "for monday" in tasks["prepare"]["told"]
-    assert "on monday" in tasks["report"]["told"]
+    assert "for monday" in tasks["prepare"]["output"]
+    assert "on monday" in tasks["report"]["output"]
     assert "report: succeeded" in done.stderr
     assert len(launches(shop)) == 1
     opened = sgpu(shop, "open", "nightly", "--print")

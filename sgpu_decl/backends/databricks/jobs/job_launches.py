@@ -101,7 +101,7 @@ def _task(connection: Connection, task: Mapping[str, Any], ended: bool) -> TaskL
         started_at=_moment(task.get("start_time")),
         ended_at=_moment(task.get("end_time")),
         url=str(task.get("run_page_url") or ""),
-        told=text[-_SHOWN:] if text else None,
+        output=text[-_SHOWN:] if text else None,
     )
 
 

@@ -56,7 +56,7 @@ def with_what_is_left(
         )
     except (BackendError, NotFound):
         return task
-    return replace(task, told=text[-_SHOWN:] or task.told)
+    return replace(task, output=text[-_SHOWN:] or task.output)
 
 
 def _with_results(
