@@ -38,8 +38,8 @@ def write_job(
     lines = yaml.safe_dump(
         {"jobs": {name: dict(written.block)}}, sort_keys=False, allow_unicode=True, width=100
     )
-    text, _ = formatted(lines, str(path))
-    files = {path: (text or lines).encode()} | {
+    tidy, _ = formatted(lines, str(path))
+    files = {path: (tidy or lines).encode()} | {
         path.parent / file: content for file, content in written.files.items()
     }
     for file in files:
