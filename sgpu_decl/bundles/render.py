@@ -1,6 +1,6 @@
 """The jobs of a project as files of a bundle, for those who run no Python in a deploy."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.bundles.bundle_folder import FOLDER
 from sgpu_decl.bundles.bundled_jobs import BundledJob, BundledProject, bundled_jobs
 from sgpu_decl.code.selection import RENDERED
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.planning.location import Location
 from sgpu_decl.planning.project_text import invalid_file
@@ -54,8 +54,23 @@ def render(location: Location, *, keep: int, check: bool = False) -> RenderedBun
         file=Path(FOLDER, name).as_posix(),
         jobs=tuple(job.name for job in found.jobs),
         changed=changed,
-        findings=found.findings,
+        findings=(*found.findings, *_twice(file, project.target)),
     )
+
+
+def _twice(file: Path, target: str | None) -> Iterator[Diagnostic]:
+    """A warning about files of an earlier render: `jobs.yml` is for all targets, and each of the
+    others for one of them."""
+    pattern = "jobs.*.yml" if target is None else "jobs.yml"
+    others = sorted(one.name for one in file.parent.glob(pattern) if one != file)
+    if others:
+        yield Diagnostic(
+            code="bundle_twice",
+            severity=Severity.WARNING,
+            summary=f"`{FOLDER}/{file.name}` and `{FOLDER}/{others[0]}` have the same jobs: a "
+            "bundle that includes both has them twice",
+            hint=f"delete `{FOLDER}/{others[0]}` if an earlier render has left it",
+        )
 
 
 def _text(jobs: tuple[BundledJob, ...], target: str | None) -> str:

@@ -40,7 +40,8 @@ def command(
     Exit codes: 0 ok, 1 error, 3 locked state.
     """
     if write is not None:
-        lost, files = source.session(file).jobs.write(address, job_id, Path(write))
+        session = source.session(file)
+        lost, files = session.jobs.write(address, job_id, Path(write))
         for path in lost:
             note(f"not written: the setting `{path}` of the job, for which the YAML has no field")
         if output == "json":
@@ -48,14 +49,14 @@ def command(
         else:
             for copied in files[1:]:
                 note(f"wrote `{copied}`, a copy of the file in the workspace")
-            note(
-                f"wrote `{write}`: add it to `include` of the project, then run "
-                f"`sgpu adopt {address} {job_id}`"
-            )
+            command = session.complete(f"`sgpu adopt {address} {job_id}`")
+            note(f"wrote `{write}`: add it to `include` of the project, then run {command}")
         return 0
-    job = source.session(file).jobs.adopt(address, job_id)
+    session = source.session(file)
+    job = session.jobs.adopt(address, job_id)
     if output == "json":
         answer({"adopted": str(job.address), "id": job_id})
     else:
-        note(f"{job.address} is the job {job_id} now; `sgpu plan` shows what differs")
+        command = session.complete("`sgpu plan`")
+        note(f"{job.address} is the job {job_id} now; {command} shows what differs")
     return 0

@@ -8,7 +8,7 @@ import click
 from sgpu_decl.cli.error_exit import show_error
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
 from sgpu_decl.cli.terminal_output import answer, note, show
-from sgpu_decl.errors import RunFailed
+from sgpu_decl.errors import Interrupted, RunFailed
 from sgpu_decl.model.attempt import AttemptState
 
 if TYPE_CHECKING:
@@ -52,17 +52,32 @@ def command(
 
     given = dict(_pair(text) for text in parameters)
     session = source.session()
-    started = session.jobs.start(name, parameters=given, tasks=tasks)
+    try:
+        started = session.jobs.start(name, parameters=given, tasks=tasks)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted", hint="the same command again finds the launch if it was started"
+        ) from None
     if started.again:
         note("an interrupted `sgpu start` started this launch already: no second one was started")
     note(f"{started.address}: launch {started.launch.id}, {started.launch.url}")
+    if started.behind is not None:
+        note(
+            f"the launch {started.behind} is still active: this one waits for it, or is skipped "
+            "if the job has no `on_overlap: queue`"
+        )
     said: dict[str, str] = {}
     pause = _FIRST
-    while wait and started.launch.state.active:
-        _say(started, said, task_line)
-        time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST)
-        started = session.jobs.look_again(started)
+    try:
+        while wait and started.launch.state.active:
+            _say(started, said, task_line)
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST)
+            started = session.jobs.look_again(started)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted", hint=f"the launch goes on: see {started.launch.url}"
+        ) from None
     error = None
     if wait:
         _say(started, said, task_line)

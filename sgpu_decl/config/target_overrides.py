@@ -88,7 +88,7 @@ def with_target(
         near = nearest(target, targets)
         known = ", ".join(f"`{name}`" for name in targets)
         place = yaml_nodes.place_of(root if block is None else block)
-        hint = f"known: {known}" if known else "declare it under `targets`"
+        hint = f"known: {known}" if known else "declare it under `targets`, or leave out `-t`"
         hint = f"did you mean `{near}`?" if near else hint
         findings.append(_wrong("unknown_target", f"there is no target `{target}`", place, hint))
     return root, tuple(findings)

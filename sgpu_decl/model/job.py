@@ -303,12 +303,14 @@ class TaskLaunch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedJob:
     """A launch that somebody asked for: the job, the launch, and its tasks in the order in which
-    they start. `again` says that an earlier, interrupted command started the launch."""
+    they start. `again` says that an earlier, interrupted command started the launch. `behind` is
+    the id of a launch that was active then."""
 
     address: Address
     launch: JobLaunch
     tasks: tuple[TaskLaunch, ...] = ()
     again: bool = False
+    behind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from sgpu_decl.planning.project_text import is_saved_plan
 _COMMAND = re.compile(r"""`sgpu ([a-z]+)((?: (?:'[^']*'|"[^"]*"|[^`'"])*)?)`""")
 _ABOUT_A_PROJECT = frozenset(
     {
-        "adopt", "apply", "cancel", "destroy", "fetch", "gc", "logs", "mlflow", "plan", "results",
-        "show", "state", "status", "validate", "wait",
+        "adopt", "apply", "cancel", "destroy", "fetch", "gc", "logs", "mlflow", "open", "plan",
+        "report", "results", "show", "start", "state", "status", "top", "validate", "wait",
     }
 )  # fmt: skip
 _COMPLETE = re.compile(r" (?:-t|--target|--project|--help)(?: |$)")

@@ -61,6 +61,7 @@ def start_job(
         "parameters": dict(parameters),
         "tasks": sorted(tasks),
     }
+    last = backend.last(handle.id)
     file = project.state_dir / _FOLDER / f"{job.address.name}.json"
     open_token = _token_of(file, asked)
     token = open_token or f"sgpu-start-{secrets.token_hex(20)}"
@@ -76,8 +77,13 @@ def start_job(
         raise
     launch, started = backend.launch(launch_id, applied_job(job, project.believed().lineage))
     file.unlink(missing_ok=True)
+    active = last is not None and last.state.active and last.id != launch.id
     return StartedJob(
-        address=job.address, launch=launch, tasks=started, again=open_token is not None
+        address=job.address,
+        launch=launch,
+        tasks=started,
+        again=open_token is not None,
+        behind=last.id if last is not None and active else None,
     )
 
 

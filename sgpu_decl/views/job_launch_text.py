@@ -37,4 +37,4 @@ def _left_by(task: TaskLaunch) -> Iterator[str]:
 def launch_fields(started: StartedJob) -> dict[str, Json]:
     """What `start -o json` says."""
     whole = cast("dict[str, Json]", to_json(started))
-    return {key: item for key, item in whole.items() if key != "again"}
+    return {key: item for key, item in whole.items() if key not in ("again", "behind")}

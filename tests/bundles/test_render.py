@@ -39,6 +39,18 @@ def test_a_target_has_a_file_of_its_own(bundle: CliStandin) -> None:
     assert list(block["targets"]["prod"]["resources"]["jobs"]) == ["nightly"]
 
 
+def test_a_file_for_all_targets_beside_one_for_a_target_is_told(bundle: CliStandin) -> None:
+    assert sgpu(bundle, "bundle", "render").err == ""
+    with (bundle.folder / "sgpu.yml").open("a") as file:
+        file.write("targets: {prod: {variables: {lr: 7.0}}}\n")
+    told = sgpu(bundle, "bundle", "render", "-t", "prod")
+    assert told.code == 0
+    assert told.err.startswith(
+        "warning: `sgpu/jobs.prod.yml` and `sgpu/jobs.yml` have the same jobs"
+    )
+    assert "`sgpu/jobs.prod.yml`" in sgpu(bundle, "bundle", "render").err
+
+
 def test_check_writes_nothing_and_says_what_would_change(bundle: CliStandin) -> None:
     first = sgpu(bundle, "bundle", "render", "--check")
     assert (first.code, first.out) == (1, "would change sgpu/jobs.yml\n")

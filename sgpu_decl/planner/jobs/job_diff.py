@@ -174,9 +174,11 @@ def _told(desired: DesiredJob, fields: Iterable[FieldChange]) -> tuple[FieldChan
 
 
 def _is_told_elsewhere(item: FieldChange) -> bool:
-    """Digests are told by `code` and `environment`. Those of tasks that change say which task."""
+    """Digests are told by `code` and `environment`. Those of tasks that change say which task; that
+    of the code that counts follows from that of the code."""
     if is_ours_in_task(item.path):
-        return (item.added or item.removed) and f".{STAGED}." in item.path
+        digest = f".{STAGED}." in item.path
+        return digest and (item.added or item.removed or item.path.endswith(".counted"))
     return item.path in _DIGESTS
 
 

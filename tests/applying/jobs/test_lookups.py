@@ -79,5 +79,6 @@ def test_a_name_that_is_not_one_thing_refuses_the_plan(
     assert not plan.applyable
     (check,) = [one for one in plan.checks if one.code == code]
     assert hint in (check.hint or "")
+    assert "run_as_cannot_read" not in [one.code for one in plan.checks if "two" in after]
     assert check.place is not None
     assert check.place.line in (8, 11)

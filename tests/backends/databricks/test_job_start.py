@@ -159,6 +159,24 @@ def test_an_answer_that_was_lost_is_one_launch(shop: Shop) -> None:
     assert [str(run["run_id"]) for run in launches(shop)] == [started.launch.id]
 
 
+def test_a_launch_behind_an_active_one_is_told(shop: Shop) -> None:
+    go = shop.project / "go"
+    shop.write(
+        "prepare.py",
+        "import sys\n",
+        f"import os, sys, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.02)\n",
+    )
+    shop.apply()
+    first = shop.open().jobs.start("nightly", tasks=["prepare"])
+    done = sgpu(shop, "start", "nightly", "--only", "check")
+    assert done.returncode == 0, done.stderr
+    assert f"the launch {first.launch.id} is still active: this one waits" in done.stderr
+    assert first.behind is None
+    go.write_text("")
+    for run in launches(shop):
+        shop.ended(run["run_id"])
+
+
 _JOBS = "sgpu_decl.backends.databricks.jobs.workspace_jobs"
 STEPS = [
     "sgpu_decl.runs.job_start,,write_atomic,before,1",

@@ -175,6 +175,7 @@ def test_changed_files_are_told_and_staged_and_the_old_ones_go(shop: Shop) -> No
     assert (change.action, change.reason) == (Action.UPDATE, Reason.CODE_CHANGED)
     assert some(change.code).changed == ("words.py",)
     assert set(told(shop)) >= {"tasks.prepare.staged.code"}
+    assert "tasks.prepare.staged.counted" not in told(shop)
     shop.apply()
     assert shop.change().action is Action.NO_OP
     assert len(shop.folders()) == 3
