@@ -16,7 +16,7 @@ LINES = {
     "api": 1_350,
     "applying": 2_250,
     "backends": 26_450,
-    "cli": 7_260,
+    "cli": 7_300,
     "bundles": 900,
     "code": 5_550,
     "config": 9_050,
