@@ -78,7 +78,7 @@ class ProjectJobs:
 
             hint = other_targets_hint(self._project.states, self._project.target)
             raise NotFound(
-                f"no job matches `{names[0]}`: none was applied",
+                f"no job matches `{names[0]}`: there are none here",
                 hint=hint or "`sgpu apply` makes the jobs that the file declares",
             )
         matches = match_addresses(names, addresses, Kind.JOB) if names else addresses

@@ -9,5 +9,5 @@ def test_a_job_that_was_not_applied_is_missed_as_a_job(sgpu: Shell) -> None:
     )
     answer = sgpu.here("start", "nightly")
     assert answer.code == 1
-    assert "no job matches `nightly`: none was applied" in answer.err
+    assert "no job matches `nightly`: there are none here" in answer.err
     assert "`sgpu apply` makes the jobs" in answer.err

@@ -450,7 +450,7 @@ def test_status_and_show_know_jobs(shop: Shop) -> None:
     shop.apply(destroy=True)
     with pytest.raises(NotFound) as gone:
         shop.session().jobs.find("job.nightly")
-    assert gone.value.message == "no job matches `job.nightly`: none was applied"
+    assert gone.value.message == "no job matches `job.nightly`: there are none here"
 
 
 def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: Shop) -> None:
