@@ -22,6 +22,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Lock
     from types import ModuleType
     from typing import Any
 
@@ -31,6 +32,7 @@ _MOST_FRAMES = 30
 _LONGEST = 300  # characters of a name
 _MOST_RECORDED = 20_000  # of a longer record, each copy takes a second and more
 _PATIENCE = 2.0  # seconds for one who asks
+_LONGEST_ANSWER = 10.0  # seconds that an exit waits for
 _SIZES = 8  # tensors of a collective, and dimensions of a tensor, that are told
 _SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 
@@ -60,7 +62,13 @@ def answer_monitor(module: "ModuleType", address: str) -> None:
 
 
 def _begin(address: str) -> None:
-    """Start the thread. Where that is not possible, the run goes on without it."""
+    """Start the thread. Where that is not possible, the run goes on without it.
+
+    At its exit, Python ends a thread where it next takes the interpreter's lock. In torch's own
+    code that aborts the program, so the exit waits for an answer that is being made, and prevents
+    another one (https://docs.python.org/3/c-api/init.html#c.PyEval_RestoreThread).
+    """
+    import atexit
     import socket
     import threading
 
@@ -69,13 +77,15 @@ def _begin(address: str) -> None:
         listening.settimeout(None)  # whatever the program set for all sockets
         listening.bind(address)
         listening.listen(8)
-        main = threading.main_thread().ident
-        threading.Thread(target=_serve, args=(listening, main), name="sgpu", daemon=True).start()
+        main, answering = threading.main_thread().ident, threading.Lock()
+        arguments = (listening, main, answering)
+        threading.Thread(target=_serve, args=arguments, name="sgpu", daemon=True).start()
+        atexit.register(answering.acquire, timeout=_LONGEST_ANSWER)
     except (OSError, RuntimeError):
         listening.close()
 
 
-def _serve(listening: "Any", main: int) -> None:
+def _serve(listening: "Any", main: int, answering: "Lock") -> None:
     import struct
     from socket import SO_PEERCRED, SOL_SOCKET
     from time import sleep
@@ -92,7 +102,9 @@ def _serve(listening: "Any", main: int) -> None:
                 credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i"))
                 if struct.unpack("3i", credentials)[1] in (0, os.geteuid()):
                     request = connection.recv(1)
-                    connection.sendall(_answer(main, everything=request == b"*"))
+                    with answering:
+                        answer = _answer(main, everything=request == b"*")
+                    connection.sendall(answer)
             except Exception:  # noqa: BLE001, S112  torch may be of any version
                 continue
 

@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -85,3 +87,48 @@ def test_a_rank_without_threads_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
     answer_monitor(module, f"\0{address}")
     assert module.TCPStore("here") == "store of here"
     assert ask_ranks({0: address}, everything=True) == {}
+
+
+ASKED_AT_ITS_END = """
+import os, socket, tempfile, time
+os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
+import torch, torch.distributed as dist
+from torch.distributed import rendezvous
+from sgpu_decl.rank.collective_answers import answer_monitor
+
+ended = []
+for number in range(40):
+    address = f"\\0sgpu-test/{os.getpid()}/{number}"
+    rank = os.fork()
+    if rank == 0:
+        answer_monitor(rendezvous, address)
+        folder = tempfile.mkdtemp()
+        dist.init_process_group("gloo", init_method=f"file://{folder}/s", rank=0, world_size=1)
+        for _ in range(200):
+            dist.all_reduce(torch.ones(8))
+        break  # it ends as any program does
+    while True:
+        done, status = os.waitpid(rank, os.WNOHANG)
+        if done:
+            ended.append(status)
+            break
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(2)
+            try:
+                asking.connect(address)
+                asking.sendall(b"*")
+                asking.recv(1 << 20)
+            except OSError:
+                time.sleep(0.001)  # it does not listen yet, or does not any more
+else:
+    print(ended)
+"""
+
+
+@pytest.mark.expensive
+def test_a_program_that_ends_while_its_rank_answers_has_not_failed() -> None:
+    """Python ends the other threads then. One that is in torch's code would abort the program."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED_AT_ITS_END], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{[0] * 40}\n", done.stderr[-2000:]
