@@ -142,7 +142,7 @@ class Supervisor:
         if spec["progress_timeout"] is not None:
             self._progress = HangDetector(
                 self._loop, self._group, spec["run_dir"], spec["progress_timeout"], self._hung,
-                *([self._ray.workers] if self._ray is not None else []),
+                self._hangs.hold, *([self._ray.workers] if self._ray is not None else []),
             )  # fmt: skip
 
     def run(self, begun: Callable[[], None]) -> None:
@@ -399,6 +399,7 @@ class Supervisor:
     def _hung(self) -> None:
         self._team.stalled()
         if self._stop is None and self._progress is not None:
+            self._hangs.go_on()
             self._progress.begin(self._restart)
 
     def _hear_monitor(self, message: dict[str, Any]) -> None:

@@ -44,9 +44,11 @@ class HangDetector:
         run_dir: str,
         seconds: float,
         hung: Callable[[], None],
+        hold: Callable[[], None],
         workers: Callable[[], list[int]] = list,
     ) -> None:
         self._loop = loop
+        self._hold = hold
         self._group = group
         self._run_dir = run_dir
         self._seconds = seconds
@@ -76,6 +78,7 @@ class HangDetector:
         if time.monotonic() - self._moved < self._seconds:
             self._again()
             return
+        self._hold()
         leave_stacks(self._group, self._loop, self._run_dir, self._restart, self._hung)
 
     def _measure(self) -> tuple[int, int] | None:
@@ -162,13 +165,21 @@ class HangAlarm:
     def reset(self) -> None:
         """Ranks start again."""
         self.wait: dict[str, Any] | None = None  # the hang that goes on now
-        self._ends = False
+        self._held = False
+
+    def hold(self) -> None:
+        """Keep what is known: ranks write their stacks from now on, and so they look busy."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Hear the monitor again: the run goes on."""
+        self._held = False
 
     def hear(self, message: Mapping[str, Any]) -> None:
         """Take a message of the monitor: the `wait` as in `monitor.json`, or None, and whether it
         `ends` the run."""
-        if self._ends:
-            return  # its ranks are busy with their stacks
+        if self._held:
+            return
         wait = message["wait"]
         if wait is not None and wait["alarm"]:
             said = self.wait
@@ -177,7 +188,7 @@ class HangAlarm:
                 self._record.event("hang", durable=True, **wait)
                 say(wait["summary"])
             if message["ends"]:
-                self._ends = True
+                self.hold()
                 self._hung()
         elif self.wait is not None:
             self.wait = None

@@ -168,7 +168,7 @@ def test_a_rank_of_another_node_is_named(make_nodes: Make) -> None:
 def test_a_progress_timeout_ends_a_hang_with_what_is_known(make_attempt: Make) -> None:
     require("torch")
     attempt = launched(
-        make_attempt, "never_enters", hang="warn", hang_after=1.0, progress_timeout=3.0
+        make_attempt, "never_enters", hang="warn", hang_after=1.0, progress_timeout=6.0
     )
     ended = attempt.wait()
     assert (ended["class"], ended["first_cause"]["rank"]) == ("hung", 2)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 class DatabricksLauncher(RemoteLauncher):
     """The platform starts the nodes of a run, and knows its token."""
 
+    marks_states = True
+
     _launches: WorkspaceLaunches
 
     def __init__(

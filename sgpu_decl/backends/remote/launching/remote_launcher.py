@@ -41,6 +41,9 @@ class RemoteLauncher(Launcher):
     """Whether `start` knows of each start of a launch, by whichever user and process, so that its
     refusal says that there was none."""
 
+    marks_states: ClassVar[bool] = False
+    """Whether plans read the marks of states in a staging folder (`state_marks`)."""
+
     def __init__(
         self,
         context: "BackendContext",
@@ -48,7 +51,9 @@ class RemoteLauncher(Launcher):
         attempts: RemoteAttempts,
         program: NodeProgram,
     ) -> None:
-        self.uploader = Uploader(context, lambda item: launches.area(item.record), program)
+        self.uploader = Uploader(
+            context, lambda item: launches.area(item.record), program, marks=self.marks_states
+        )
         self._store = context.store
         self._launches = launches
         self._attempts = attempts

@@ -171,6 +171,7 @@ class Uploader:
     Args:
         area_of: the staging area of a launch. Launches of one area get the same object.
         program: how the backend starts its nodes.
+        marks: whether plans read the marks of states there.
     """
 
     def __init__(
@@ -178,13 +179,15 @@ class Uploader:
         context: "BackendContext",
         area_of: Callable[[LaunchRequest], StagingArea],
         program: NodeProgram,
+        *,
+        marks: bool = False,
     ) -> None:
         self._project = context.project
         self._store = context.store()
         self._environments = context.environments
         self._area_of = area_of
         self._program = program
-        self._mark = context.mark
+        self._mark = context.mark if marks else None
         self._leases: dict[AttemptRef, Lease] = {}
 
     def share(self, requests: Sequence[LaunchRequest], progress: Progress) -> None:
@@ -223,7 +226,8 @@ class Uploader:
             self.share([request], Quiet())
         try:
             uses = self._filled(request) if files is None else self._put(request, files)
-            write_mark(self._area_of(request), request.record.lineage, self._mark)
+            if self._mark is not None:
+                write_mark(self._area_of(request), request.record.lineage, self._mark)
         except SgpuError:
             self.release(request.ref)
             raise
