@@ -81,6 +81,8 @@ def _begin(address: str) -> None:
         arguments = (listening, main, answering)
         threading.Thread(target=_serve, args=arguments, name="sgpu", daemon=True).start()
         atexit.register(answering.acquire, timeout=_LONGEST_ANSWER)
+        # A process that the program forks has no such thread, and may have a copy of a taken lock.
+        os.register_at_fork(after_in_child=lambda: atexit.unregister(answering.acquire))
     except (OSError, RuntimeError):
         listening.close()
 

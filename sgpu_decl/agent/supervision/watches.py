@@ -125,6 +125,8 @@ def leave_stacks(
             _note_places(others, loop, parent)
         if reader > 0:
             loop.watch(reader, lambda *_: ended.append(True))
+        else:  # no process more is allowed: nobody looks
+            ended.append(True)
 
     def look() -> None:
         if any(ended) or time.monotonic() > until:
