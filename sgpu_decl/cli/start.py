@@ -44,7 +44,8 @@ def command(
     """Start a job now, as it was applied.
 
     JOB is `nightly` or `job.nightly`. If the command is interrupted before it has shown the launch,
-    the same command finds that launch, and starts no second one. Later, the launch goes on.
+    the same command finds that launch, and starts no second one. Once the launch is shown, Ctrl-C
+    ends only the waiting.
 
     Exit codes: 0 ok, 1 error, 5 the launch did not succeed (with `--wait`), 130 interrupted.
     """

@@ -120,12 +120,12 @@ def _has(client: Any, path: str) -> bool:
 
 
 def test_sgpu_leaves_a_deployed_job_to_its_bundle(bundle: CliStandin, client: Any) -> None:
-    """Adopt refuses it, a plan says of a job of the name that it is the bundle's."""
+    """Adopt refuses it, and a plan is about a job of its own, beside that of the bundle."""
     _, ids = deployed(bundle, client)
     shell = Shell(bundle.folder, dict(os.environ))
     refused = shell("adopt", "job.nightly", str(ids["nightly"]))
     assert refused.code == 1
-    assert "managed_by_bundle" in refused.err or "a bundle" in refused.err
+    assert "is managed by a bundle" in refused.err
     before = client.jobs.get(ids["nightly"]).as_dict()
     plan = shell("plan", "-o", "json")
     assert plan.code == 0, plan.err

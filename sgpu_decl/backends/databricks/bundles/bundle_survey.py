@@ -3,21 +3,20 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sgpu_decl.backends.databricks.planning.databricks_config_rules import config_findings
 from sgpu_decl.backends.databricks.planning.databricks_survey import DatabricksSurvey
 from sgpu_decl.backends.databricks.planning.pools import choose_pool
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.run import RunConfig
-from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
-from sgpu_decl.environments.interpreters import NoPython
 from sgpu_decl.errors import BackendError
-from sgpu_decl.model.desired import Interpreter, Placement
+from sgpu_decl.model.desired import Placement
 from sgpu_decl.model.plan import PlanPlatform
 
 
 class BundleSurvey(DatabricksSurvey):
-    """Nor does it look at variables of the environment: the same files give the same bundle."""
+    """Asks no workspace, and looks at no variables of the environment: the same files give the same
+    bundle."""
 
     def expect(self, config: RunConfig) -> None:
         pass
@@ -52,9 +51,4 @@ class BundleSurvey(DatabricksSurvey):
         *,
         called: bool,
     ) -> Sequence[Diagnostic]:
-        python = self.python(config.env, folder)
-        source = python if isinstance(python, Interpreter) else None
-        findings = list(config_findings(config, places, folder, source, called=called))
-        if isinstance(python, NoPython) and not has_errors(findings):
-            findings.append(python.diagnostic(places.get("env.python")))
-        return findings
+        return self._unasked(config, places, folder, called=called)

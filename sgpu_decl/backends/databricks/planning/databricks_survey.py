@@ -117,11 +117,7 @@ class DatabricksSurvey(RemoteSurvey):
         called: bool,
     ) -> Sequence[Diagnostic]:
         workspace = self._workspaces.of(config.backend)
-        python = self.python(config.env, folder)
-        source = python if isinstance(python, Interpreter) else None
-        findings = list(config_findings(config, places, folder, source, called=called))
-        if isinstance(python, NoPython) and not has_errors(findings):
-            findings.append(python.diagnostic(places.get("env.python")))
+        findings = self._unasked(config, places, folder, called=called)
         try:
             catalog = catalog_of(workspace.connection)
             findings += self._clock(workspace.connection, places)
@@ -138,6 +134,17 @@ class DatabricksSurvey(RemoteSurvey):
                     then = f"`apply` asks again, and waits up to {FIRST_ANSWER:.0f} s for an answer"
                 at = places.get("backend.kind") or places.get("backend")
                 findings += self.unanswered("workspace", error, then, at)
+        return findings
+
+    def _unasked(
+        self, config: RunConfig, places: Mapping[str, Place], folder: Path, *, called: bool
+    ) -> list[Diagnostic]:
+        """Those findings of `check` for which no workspace is asked."""
+        python = self.python(config.env, folder)
+        source = python if isinstance(python, Interpreter) else None
+        findings = list(config_findings(config, places, folder, source, called=called))
+        if isinstance(python, NoPython) and not has_errors(findings):
+            findings.append(python.diagnostic(places.get("env.python")))
         return findings
 
     def check_code(
