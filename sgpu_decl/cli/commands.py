@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("sgpu_decl.cli.show:command", "Show one run with its history, or a saved plan."),
     "diff": ("sgpu_decl.cli.diff:command", "Compare two attempts: config, code and results."),
     "adopt": ("sgpu_decl.cli.adopt:command", "Manage a job that exists in the workspace already."),
+    "import": (
+        "sgpu_decl.cli.import_file:command",
+        "Write a file of another tool as a run or project file.",
+    ),
     "bundle": ("sgpu_decl.cli.bundle:command", "Write jobs as files of a Databricks bundle."),
     "state": ("sgpu_decl.cli.state:command", "Show or edit the recorded state."),
     "env": ("sgpu_decl.cli.env:command", "Show and compare Python environments."),
@@ -71,7 +75,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "wait",
     ),
     "Change": ("cancel", "destroy", "state", "gc"),
-    "Project": ("fmt", "graph", "env", "adopt", "bundle"),
+    "Project": ("fmt", "graph", "env", "adopt", "import", "bundle"),
     "Platform": ("gpus", "doctor", "mlflow", "dev"),
     "Help": ("help", "explain", "schema", "completion", "version"),
 }
@@ -171,6 +175,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "adopt": (
         "sgpu adopt job.nightly 8421 -t prod",
         "sgpu adopt job.nightly 8421 --write jobs/nightly.yml",
+    ),
+    "import": (
+        "sgpu import train.yaml --write run.yaml",
+        "sgpu import databricks.yml --write sgpu.yml",
     ),
     "bundle": ("sgpu bundle render -t prod",),
     "bundle render": ("sgpu bundle render -t prod", "sgpu bundle render -t prod --check"),

@@ -20,15 +20,18 @@ from sgpu_decl.text.yaml_reader import decoded, load_file
 
 class _Config(NamedTuple):
     """`what` it is, with `{key}` for the text of a root key; `signs` are paths of keys that must be
-    there (`*` is any key), and for some of them a pattern that their text fits."""
+    there (`*` is any key), and for some of them a pattern that their text fits. `tool` is what
+    `sgpu import` calls the tool, if it reads its files."""
 
     what: str
     hint: str
     signs: tuple[tuple[str, str | None], ...]
+    tool: str | None = None
 
 
 _START = "`sgpu init` writes a run file to start from"
 _PAGE = "see `docs/coming-from/{page}.md` for what its fields are called here; " + _START
+_IMPORT = "`sgpu import FILE` writes it as one, and says what is lost"
 _TRAINER = (
     "keep it, and let a run start its tool: `docs/coming-from/trainers.md` has the `command`; "
     + _START
@@ -48,13 +51,20 @@ def _page(page: str) -> str:
 # The first that fits counts.
 _CONFIGS: Final = (
     _Config(
-        "a dstack {type}", _page("dstack"),
-        (("type", "task|service|dev-environment|fleet|volume|gateway"),),
+        "a dstack task", f"{_IMPORT}; see `docs/coming-from/dstack.md`",
+        (("type", "task"), ("commands", _ANY)), "dstack",
     ),
-    _Config("a Databricks bundle", _page("databricks-bundles"), (("bundle.name", _ANY),)),
     _Config(
-        "a part of a Databricks bundle", _page("databricks-bundles"),
-        (("resources.jobs", _ANY),),
+        "a dstack {type}", _page("dstack"),
+        (("type", "task|service|dev-environment|fleet|volume|gateway"),), "dstack",
+    ),
+    _Config(
+        "a Databricks bundle", f"{_IMPORT}; see `docs/coming-from/databricks-bundles.md`",
+        (("bundle.name", _ANY),), "bundle",
+    ),
+    _Config(
+        "a part of a Databricks bundle", f"{_IMPORT}; see `docs/coming-from/databricks-bundles.md`",
+        (("resources.jobs", _ANY),), "bundle",
     ),
     _Config(
         "a config of accelerate",
@@ -112,6 +122,16 @@ _CONFIGS: Final = (
     ),
 )  # fmt: skip
 
+# A run file may have keys of these by mistake: there, each key has its own hint.
+_LIKE_RUNS: Final = (
+    _Config("", "", (("experiment_name", _ANY), ("compute.accelerator_type", _ANY)), "air"),
+    _Config("", "", (("experiment_name", _ANY), ("_bases_", _ANY)), "air"),
+    *(
+        _Config("", "", (("run", _ANY), (key, _ANY)), "skypilot")
+        for key in ("resources", "num_nodes", "setup", "file_mounts", "workdir", "envs")
+    ),
+)
+
 # Of files that are no YAML with one mapping, by their text.
 _TEXTS: Final = (
     ("a batch script of Slurm", _page("slurm"), re.compile(r"\A#!.*\n(?:.*\n)*?#SBATCH ")),
@@ -159,6 +179,14 @@ def read_document(
             hint="name what `--out` of a plan wrote, or a YAML file: `sgpu init` writes one",
         )
     return None, (finding,)
+
+
+def tool_of(root: Mapping) -> str | None:
+    """The tool that a file is for, as `sgpu import` calls it; `None` where that is not clear."""
+    for config in (*_CONFIGS, *_LIKE_RUNS):
+        if all(_fits(root, path, pattern) for path, pattern in config.signs):
+            return config.tool
+    return None
 
 
 def _told(root: Mapping) -> tuple[str, str] | None:

@@ -105,6 +105,8 @@ class BackendKind:
             our kinds alone.
         bundle: makes the `BundleBackend` of a `BackendContext` and a folder, where the platform has
             bundles of files and jobs; of one of our kinds alone.
+        written_job: gives the `WrittenJob` of the settings of a job in the words of the platform,
+            its name in the YAML, and the paths of files beside the YAML by those in its tasks.
     """
 
     name: str
@@ -122,6 +124,7 @@ class BackendKind:
     database_token: Callable[[], str] | None = None
     check_reference: Callable[[str], None] | None = None
     bundle: Callable[..., object] | None = None
+    written_job: Callable[..., object] | None = None
 
 
 @cache

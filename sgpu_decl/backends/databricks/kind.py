@@ -1,15 +1,17 @@
 """The Databricks backend as the engine knows it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.model.backend_kinds import BackendKind, Capabilities, Joining
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend
     from sgpu_decl.backends.bundle_backend import BundleBackend
+    from sgpu_decl.backends.job_backend import WrittenJob
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.model.environment import Base
     from sgpu_decl.model.job import JobRules
@@ -65,6 +67,15 @@ def _bundle(context: "BackendContext", folder: "Path") -> "BundleBackend":
     return BundledLaunches(context, folder)
 
 
+def _written_job(
+    settings: "Mapping[str, Any]", name: str, copied: "Mapping[str, str]"
+) -> "WrittenJob":
+    from sgpu_decl.backends.databricks.jobs.documents import document_of
+    from sgpu_decl.backends.databricks.jobs.job_yaml import written_job
+
+    return written_job(document_of(settings), name, copied)
+
+
 def _check_reference(reference: str) -> None:
     from sgpu_decl.backends.remote.launching.remote_reference import check_reference
 
@@ -108,4 +119,5 @@ KIND = BackendKind(
     database_token=_database_token,
     check_reference=_check_reference,
     bundle=_bundle,
+    written_job=_written_job,
 )

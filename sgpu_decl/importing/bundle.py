@@ -1,0 +1,442 @@
+"""A Databricks bundle as a project: its jobs with GPU tasks, and a run for each of these tasks.
+
+Source of what a bundle has: https://docs.databricks.com/aws/en/dev-tools/bundles/settings and the
+schema that `databricks bundle schema` prints.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from sgpu_decl.importing.bundle_task import BUNDLE_TASK, KINDS
+from sgpu_decl.importing.field_rules import (
+    base_of,
+    left,
+    platform,
+    run_name,
+    says_nothing,
+)
+from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, plain, read_root
+from sgpu_decl.importing.foreign_tool import FieldTranslation, ForeignTool, translated
+from sgpu_decl.importing.translation import (
+    Fate,
+    Translation,
+    carried,
+    lost,
+    put,
+)
+from sgpu_decl.importing.translation import (
+    Path as FieldPath,
+)
+from sgpu_decl.model.backend_kinds import only_kind
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.job_backend import WrittenJob
+
+_STAYS = "sgpu has no such thing"
+_IN_BUNDLE = "leave it in the bundle"
+_OF_BUNDLE = re.compile(r"\$\{(?!var\.|target\.|project\.|git\.)([a-z_]+\.[^}]*)\}")
+_SAME = {
+    "bundle.target": "${target.name}",
+    "bundle.name": "${project.name}",
+    "bundle.git.commit": "${git.commit}",
+    "bundle.git.branch": "${git.branch}",
+}
+_FILES = re.compile(r"\$\{workspace\.(?:file_path|root_path\}/files)\}?/")
+_LISTS = {
+    "environments": "environment_key", "parameters": "name", "job_clusters": "job_cluster_key",
+    "permissions": "level",
+}  # fmt: skip
+_MAPPINGS = (
+    "schedule", "trigger", "health", "run_as", "queue", "email_notifications",
+    "webhook_notifications", "notification_settings", "git_source", "continuous", "tags",
+)  # fmt: skip
+
+
+_BACKEND = ("defaults", "run", "backend")
+_ROOT = ForeignTool(
+    what="a bundle",
+    fields={
+        "bundle.name": lambda one: carried(put("project.name", run_name(one.text))),
+        "bundle.databricks_cli_version": left("no Databricks CLI deploys it"),
+        "bundle.git.*": left("the commit is that of the checkout"),
+        "bundle.*": left(_STAYS),
+        "include": says_nothing,  # what it names is read with the bundle
+        "variables.*.default": lambda one: carried((("variables", *one.path[1:]), one.value)),
+        "variables.*.description": lambda one: carried((("variables", *one.path[1:]), one.text)),
+        "variables.*.type": says_nothing,  # `complex`: a list or mapping, which its default is
+        "variables.*.lookup": lambda one: carried((("variables", *one.path[1:]), one.value)),
+        "variables.*": lambda one: carried((("variables", one.key), one.value)),
+        "targets.*.mode": lambda one: carried((one.path, one.text)),
+        "targets.*.default": lambda one: carried((one.path, one.value is True)),
+        "targets.*.variables.*": lambda one: _target_variable(one),
+        "targets.*.workspace.host": lambda one: carried(
+            ((*one.path[:2], *_BACKEND, "kind"), platform()),
+            ((*one.path[:2], *_BACKEND, "host"), one.text),
+        ),
+        "targets.*.workspace.*": left("staging and state lie elsewhere", "see `docs/state.md`"),
+        "targets.*.resources": left(
+            "changes of resources in a target", "write them under `targets.NAME.runs` and `jobs`"
+        ),
+        "targets.*.run_as": left("who runs the jobs", "write `run_as` in the target"),
+        "targets.*.git.branch": lambda one: carried(((*one.path[:2], "branch"), one.text)),
+        "targets.*.*": left(_STAYS, "look at `sgpu explain project.targets`"),
+        "workspace.host": lambda one: carried(((*_BACKEND, "host"), one.text)),
+        "workspace.profile": lambda one: carried(((*_BACKEND, "profile"), one.text)),
+        "workspace.*": left("staging and state lie elsewhere", "see `docs/state.md`"),
+        "run_as": left("who runs the jobs", "write `run_as` in the job, or in the target"),
+        "permissions": left(
+            "of all resources", "write `permissions` in `defaults: {run: …, job: …}`"
+        ),
+        "presets.*": left("write `presets` in a target", "see `docs/yaml.md`"),
+        "artifacts.*": lambda one: _artifact(one),
+        "sync.*": left("sgpu sends the code of each run", "write `code` of the run"),
+        "resources.*.*": left("no job with a GPU task", _IN_BUNDLE),
+        "python": left("what the program adds is not in this file", "write it as runs and jobs"),
+        "scripts": left(_STAYS, _IN_BUNDLE),
+        "experimental": left(_STAYS, _IN_BUNDLE),
+    },
+    absent={"backend": lambda _: carried(((*_BACKEND, "kind"), platform()))},
+)
+
+
+def _target_variable(one: ForeignField) -> Translation:
+    value = one.value
+    if isinstance(value, dict) and value.keys() <= {"default", "lookup", "description", "type"}:
+        if "default" not in value:
+            return lost("a target gives a value", "write the value")
+        value = value["default"]
+    return carried((one.path, value))
+
+
+def _artifact(one: ForeignField) -> Translation:
+    kind = at(one.node, "type")
+    if isinstance(kind, Scalar) and kind.text == "tgz":
+        return carried()  # a task that uses it says what became of it
+    return lost(
+        "sgpu builds no packages",
+        "build it before, and name the file in `env: {dependencies: […]}`",
+    )
+
+
+def read_bundle(file: ForeignFile) -> tuple[list[FieldTranslation], list[FieldTranslation]]:
+    """The fields of a bundle and what becomes of them, and the defaults of bundles.
+
+    Raises:
+        InvalidInput: no job of it has a GPU task, or a file that it includes is no YAML.
+    """
+    file = replace(file, root=_included(file))
+    rewritten = _rewritten(file.root, file)
+    assert isinstance(rewritten, yaml_nodes.Mapping)  # noqa: S101  as it was
+    file = replace(file, root=rewritten)
+    jobs = at(file.root, "resources.jobs")
+    found = jobs.entries if isinstance(jobs, yaml_nodes.Mapping) else {}
+    ours = {key: job for key, job in found.items() if any(_gpu_tasks(job))}
+    if not ours:
+        raise file.refused(
+            "has no job with a GPU task (`ai_runtime_task`)",
+            "leave it a bundle: sgpu and bundles work side by side, see `docs/bundles.md`",
+        )
+    fields, defaults = translated(_ROOT, _less(file.root, ours), file)
+    taken: set[str] = set()
+    for key, job in ours.items():
+        assert isinstance(job, yaml_nodes.Mapping)  # noqa: S101  it has tasks
+        new, more = _Job(key, job, file, taken).read()
+        fields += new
+        defaults += more
+    return [_checked(one) for one in fields], defaults
+
+
+def _less(root: yaml_nodes.Mapping, ours: Mapping[str, Node]) -> yaml_nodes.Mapping:
+    """The root without the jobs that are ours."""
+    resources = root.entries["resources"]
+    assert isinstance(resources, yaml_nodes.Mapping)  # noqa: S101  it has jobs
+    jobs = resources.entries["jobs"]
+    assert isinstance(jobs, yaml_nodes.Mapping)  # noqa: S101  as before
+    rest = yaml_nodes.without_keys(jobs, *ours)
+    others = {**resources.entries, "jobs": rest} if rest.entries else dict(resources.entries)
+    if not rest.entries:
+        del others["jobs"]
+    entries = {**root.entries, "resources": replace(resources, entries=others)}
+    if not others:
+        del entries["resources"]
+    return replace(root, entries=entries)
+
+
+def _included(file: ForeignFile) -> yaml_nodes.Mapping:
+    """The root with the blocks of the files that it includes."""
+    include = at(file.root, "include")
+    root = file.root
+    for pattern in include.items if isinstance(include, Sequence) else ():
+        text = pattern.text if isinstance(pattern, Scalar) else ""
+        if not text or os.path.isabs(text) or ".." in text.split("/"):
+            continue
+        for path in sorted(file.folder.glob(text)):
+            shown = os.path.relpath(path) if not os.path.isabs(file.shown) else os.fspath(path)
+            root = _merged(root, read_root(Path(shown)))
+    return root
+
+
+def _merged(one: yaml_nodes.Mapping, other: yaml_nodes.Mapping) -> yaml_nodes.Mapping:
+    entries = dict(one.entries)
+    for key, value in other.entries.items():
+        mine = entries.get(key)
+        both = isinstance(mine, yaml_nodes.Mapping) and isinstance(value, yaml_nodes.Mapping)
+        entries[key] = _merged(mine, value) if both else value  # type: ignore[arg-type]
+    return replace(one, entries=entries, keys={**one.keys, **other.keys})
+
+
+def _rewritten(node: Node, file: ForeignFile) -> Node:
+    """A value with the references of bundles as ours, as far as there are such."""
+    if isinstance(node, Scalar):
+        text = _FILES.sub(lambda _: f"{file.folder}/", node.text)
+        text = _OF_BUNDLE.sub(lambda match: _SAME.get(match[1], match[0]), text)
+        return node if text == node.text else node._replace(text=text)
+    if isinstance(node, Sequence):
+        return replace(node, items=tuple(_rewritten(item, file) for item in node.items))
+    entries = {key: _rewritten(value, file) for key, value in node.entries.items()}
+    return replace(node, entries=entries)
+
+
+def _checked(one: FieldTranslation) -> FieldTranslation:
+    """A field is lost if its value refers to what bundles alone have."""
+    for _, value in one.translation.puts:
+        if found := _OF_BUNDLE.search(str(value)):
+            if one.path[-1:] in (("command_path",), ("training_script_path",)):
+                continue  # a shell reads it
+            why = lost(f"it refers to `{found[0]}`, which bundles alone have", "write the value")
+            return replace(one, translation=why)
+    return one
+
+
+def _gpu_tasks(job: Node) -> Iterator[yaml_nodes.Mapping]:
+    tasks = at(job, "tasks")
+    for task in tasks.items if isinstance(tasks, Sequence) else ():
+        named = isinstance(at(task, "task_key"), Scalar)
+        kinds = [kind for kind in KINDS if isinstance(at(task, kind), yaml_nodes.Mapping)]
+        if isinstance(task, yaml_nodes.Mapping) and named and kinds:
+            yield task
+
+
+class _Job:
+    """One job with GPU tasks. `taken` are the names of runs; those of this job are added."""
+
+    def __init__(
+        self, key: str, job: yaml_nodes.Mapping, file: ForeignFile, taken: set[str]
+    ) -> None:
+        self.start = ("resources", "jobs", key)
+        self.key, self.name, self.job, self.file = key, run_name(key), job, file
+        self.runs: dict[str, str] = {}
+        for task in _gpu_tasks(job):
+            own = str(plain(task.entries["task_key"]))
+            name = run_name(own)
+            if name in taken:
+                name = run_name(f"{key}-{own}")
+            taken.add(name)
+            self.runs[own] = name
+
+    def read(self) -> tuple[list[FieldTranslation], list[FieldTranslation]]:
+        fields: list[FieldTranslation] = []
+        defaults: list[FieldTranslation] = []
+        for key, node in self.job.entries.items():
+            if key == "tasks":
+                new, more = self._tasks(node)
+                fields += new
+                defaults += more
+            elif key == "environments":
+                fields += self._environments(node)
+            else:
+                fields += self._setting(key, node)
+        if "queue" not in self.job.entries:
+            queue = ((("jobs", self.name, "queue"), True),)
+            note = "a bundle lets launches wait for the one before"
+            said = Translation(fate=Fate.CHANGED, puts=queue, note=note)
+            defaults.append(FieldTranslation(path=(*self.start, "queue"), translation=said))
+        return fields, defaults
+
+    def _field(self, path: FieldPath, said: Translation, node: Node) -> FieldTranslation:
+        return FieldTranslation(path=(*self.start, *path), translation=said, place=place_of(node))
+
+    def _written(self, settings: Mapping[str, Json]) -> "WrittenJob":
+        """A job of some settings, in our words."""
+        write = only_kind("has bundles", lambda kind: kind.bundle).written_job
+        assert write is not None  # noqa: S101  it goes with bundles
+        copied = dict(self._copied(settings))
+        return cast("WrittenJob", write({"name": self.name, **settings}, self.name, copied))
+
+    def _copied(self, settings: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+        """The scripts and notebooks of tasks that lie beside the bundle."""
+        tasks = settings.get("tasks")
+        for task in tasks if isinstance(tasks, list) else ():
+            for kind, key in (
+                ("notebook_task", "notebook_path"),
+                ("spark_python_task", "python_file"),
+            ):
+                block = task.get(kind) if isinstance(task, dict) else None
+                path = block.get(key) if isinstance(block, dict) else None
+                here = Path(os.path.abspath(self.job.file)).parent / str(path)
+                if isinstance(path, str) and here.is_file():
+                    yield path, Path(os.path.relpath(here, self.file.target)).as_posix()
+
+    def _setting(self, key: str, node: Node) -> Iterator[FieldTranslation]:
+        """A setting of the job itself, and those in it that the YAML does not have."""
+        value = plain(node)
+        if yaml_nodes.is_nothing(node):
+            yield self._field((key,), carried(), node)
+            return
+        if (wrong := _misshapen(key, value)) is not None:
+            yield self._field((key,), lost(wrong, "correct it in the bundle"), node)
+            return
+        if key == "name":
+            named = () if value == self.name else ((("jobs", self.name, "name"), value),)
+            yield self._field((key,), carried(*named), node)
+            return
+        if key == "permissions":
+            yield from self._permissions(node)
+            return
+        written = self._written({key: value, "tasks": []})
+        puts = tuple(
+            (("jobs", self.name, field), said)
+            for field, said in written.block.items()
+            if field not in ("tasks", "name") and (field != "queue" or key == "queue")
+        )
+        known = tuple(path for path in written.lost if path.partition(".")[0] == key)
+        if puts or not known:
+            yield self._field((key,), carried(*puts), node)
+        for path in known if puts else known[:1]:
+            said = lost("the YAML has no such field of a job", "leave the job in the bundle for it")
+            yield self._field(tuple(path.split(".")) if puts else (key,), said, node)
+
+    def _permissions(self, node: Node) -> Iterator[FieldTranslation]:
+        from sgpu_decl.importing.field_rules import grant
+
+        for index, item in enumerate(node.items if isinstance(node, Sequence) else ()):
+            said = grant(
+                ForeignField(path=(str(index),), node=item, file=self.file, block=self.job)
+            )
+            puts = tuple((("jobs", self.name, *path), value) for path, value in said.puts)
+            yield self._field(("permissions", str(index)), replace(said, puts=puts), item)
+
+    def _environments(self, node: Node) -> Iterator[FieldTranslation]:
+        """Each field of an environment becomes one of the runs whose tasks have that."""
+        for index, item in enumerate(node.items if isinstance(node, Sequence) else ()):
+            key = at(item, "environment_key")
+            users = [
+                self.runs[str(plain(task.entries["task_key"]))]
+                for task in _gpu_tasks(self.job)
+                if isinstance(key, Scalar) and (named := at(task, "environment_key")) is not None
+                and plain(named) == key.text
+            ]  # fmt: skip
+            spec = at(item, "spec")
+            yield self._field(("environments", str(index), "environment_key"), carried(), item)
+            if not isinstance(spec, yaml_nodes.Mapping):
+                continue
+            for name, value in spec.entries.items():
+                path = ("environments", str(index), "spec", name)
+                yield self._field(path, self._of_spec(name, value, users), value)
+
+    def _of_spec(self, name: str, node: Node, users: list[str]) -> Translation:
+        if not users or yaml_nodes.is_nothing(node):
+            return carried()  # the tasks that have it say it
+        value: Json = plain(node)
+        if name in ("environment_version", "base_environment", "client"):
+            base = base_of(node.text if isinstance(node, Scalar) else "")
+            if base is None:
+                return lost("it is no version of the environment", "write `env: {base: …}`")
+            field, value = "base", base
+        elif name == "dependencies":
+            field = name
+        else:
+            return lost("an environment of sgpu does not say it", "see `sgpu explain run.env`")
+        return carried(*((("runs", run, "env", field), value) for run in users))
+
+    def _tasks(self, node: Node) -> tuple[list[FieldTranslation], list[FieldTranslation]]:
+        fields: list[FieldTranslation] = []
+        defaults: list[FieldTranslation] = []
+        environments = plain(self.job.entries.get("environments", node))
+        for index, task in enumerate(node.items if isinstance(node, Sequence) else ()):
+            start = ("tasks", str(index))
+            key = at(task, "task_key")
+            if not isinstance(task, yaml_nodes.Mapping) or not isinstance(key, Scalar):
+                fields.append(self._field(start, lost("it is no task with a `task_key`"), task))
+                continue
+            said = self._task_of(task, key.text, environments)
+            if key.text not in self.runs:
+                fields.append(self._field(start, said, task))
+                continue
+            run = self.runs[key.text]
+            new, more = translated(BUNDLE_TASK, task, self.file, (*self.start, *start))
+            for one in new:  # its key has what the job says of the task
+                is_key = one.path[-1] == "task_key"
+                fields.append(
+                    replace(one, translation=said) if is_key else _below(("runs", run), one)
+                )
+            defaults += [_below(("runs", run), one) for one in more]
+        return fields, defaults
+
+    def _task_of(self, task: yaml_nodes.Mapping, key: str, environments: Json) -> Translation:
+        """What the job says of a task."""
+        value = plain(task)
+        assert isinstance(value, dict)  # noqa: S101  as it is
+        is_run = key in self.runs
+        if is_run:
+            order = {name: value[name] for name in ("depends_on", "run_if") if name in value}
+            value = {"task_key": key, KINDS[0]: {}, **order}
+        if (wrong := _misshapen_task(value)) is not None:
+            return lost(wrong, "correct it in the bundle")
+        shaped = environments if _misshapen("environments", environments) is None else []
+        written = self._written({"tasks": [value], "environments": shaped})
+        blocks = written.block["tasks"]
+        block = blocks.get(key) if isinstance(blocks, dict) else None
+        said = dict(block) if isinstance(block, dict) else {}
+        if is_run:
+            said = {
+                "run": self.runs[key],
+                **{k: v for k, v in said.items() if k in ("after", "if")},
+            }
+        return carried((("jobs", self.name, "tasks", run_name(key)), said))
+
+
+def _below(start: FieldPath, one: FieldTranslation) -> FieldTranslation:
+    puts = tuple(((*start, *path), value) for path, value in one.translation.puts)
+    return replace(one, translation=replace(one.translation, puts=puts))
+
+
+def _misshapen(key: str, value: Json) -> str | None:
+    """Why a setting is not as the platform has it."""
+    if key in _MAPPINGS and not isinstance(value, dict):
+        return "it is no mapping"
+    if key.endswith("_notifications") and isinstance(value, dict):
+        for event, listed in value.items():
+            whole = isinstance(listed, list) or event.startswith("no_alert")
+            entries = listed if isinstance(listed, list) else []
+            hooks = key.startswith("webhook")
+            if not whole or (
+                hooks and not all(isinstance(one, dict) and "id" in one for one in entries)
+            ):
+                return f"`{event}` is no list of recipients"
+    if key in _LISTS:
+        entries = value if isinstance(value, list) else [None]
+        if not all(isinstance(one, dict) and _LISTS[key] in one for one in entries):
+            return f"it is no list of mappings with `{_LISTS[key]}`"
+    return None
+
+
+def _misshapen_task(task: Mapping[str, Json]) -> str | None:
+    before = task.get("depends_on", [])
+    if not isinstance(before, list) or not all(
+        isinstance(one, dict) and "task_key" in one for one in before
+    ):
+        return "`depends_on` is no list of mappings with `task_key`"
+    for kind in ("notebook_task", "spark_python_task", "compute"):
+        if kind in task and not isinstance(task[kind], dict):
+            return f"`{kind}` is no mapping"
+    if isinstance(block := task.get("notebook_task"), dict) and "notebook_path" not in block:
+        return "`notebook_task` has no `notebook_path`"
+    return None

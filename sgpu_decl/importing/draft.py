@@ -1,0 +1,186 @@
+"""The YAML of an import. What sgpu would refuse is taken back, and counts as lost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import yaml
+
+from sgpu_decl.config.file_reader import Overrides, read
+from sgpu_decl.config.job import Job
+from sgpu_decl.config.project import ProjectFile
+from sgpu_decl.config.project_files import nothing_included, read_files
+from sgpu_decl.config.run import RunConfig
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.errors import InvalidInput
+from sgpu_decl.importing.foreign_tool import FieldTranslation
+from sgpu_decl.importing.translation import NEXT, Path, lost
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.text import yaml_nodes
+from sgpu_decl.text.yaml_format import formatted
+from sgpu_decl.text.yaml_nodes import Node, resolve
+from sgpu_decl.text.yaml_reader import load_file
+
+NEEDED = frozenset({"name", "gpus", "type", "command"})
+"""The fields that no run is without."""
+_FILE = "imported.yaml"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what our reader, which is one of YAML 1.2, would take for something else than text."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML's signature
+        return True
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        if kind is not yaml.ScalarNode or not implicit[0]:
+            return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
+        return f"tag:yaml.org,2002:{_TAGS[type(resolve(value))]}"
+
+
+_TAGS = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def written(
+    fields: Sequence[FieldTranslation], defaults: Sequence[FieldTranslation], header: str
+) -> tuple[str, tuple[FieldTranslation, ...], tuple[FieldTranslation, ...], tuple[Diagnostic, ...]]:
+    """The YAML that says what the fields became.
+
+    Args:
+        header: comments in front of it.
+
+    Returns:
+        The text, the fields, some of which are lost now, the defaults that are left, and warnings.
+
+    Raises:
+        InvalidInput: what no run is without is missing, or refused.
+    """
+    asked, taken = list(fields), list(defaults)
+    while True:
+        everything = [*taken, *asked]
+        puts = [
+            (path, value, index)
+            for index, one in enumerate(everything)
+            for path, value in one.translation.puts
+        ]
+        content, paths = _assembled(puts)
+        text = header + yaml.dump(
+            content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
+        )
+        findings = _findings(text, content)
+        error = next((one for one in findings if one.severity is Severity.ERROR), None)
+        if error is None:
+            return formatted(text, _FILE)[0] or text, tuple(asked), tuple(taken), findings
+        index = _cause(error, text, paths)
+        if index is None or _needed(everything[index]):
+            raise _refused(error, None if index is None else everything[index])
+        if index < len(taken):
+            del taken[index]
+        else:
+            one = everything[index]
+            asked[index - len(taken)] = replace(one, translation=lost(error.summary, error.hint))
+
+
+def _needed(one: FieldTranslation) -> bool:
+    return any(path[-1] in NEEDED and len(path) in (1, 3) for path, _ in one.translation.puts)
+
+
+def _refused(error: Diagnostic, one: FieldTranslation | None) -> InvalidInput:
+    what = f"`{'.'.join(one.path)}` cannot be imported: " if one is not None else ""
+    return InvalidInput(
+        f"{what}{error.summary}",
+        hint=error.hint,
+        code="not_importable",
+        diagnostics=() if one is None else (replace(error, place=one.place),),
+    )
+
+
+def _assembled(
+    puts: Iterable[tuple[Path, Json, int]],
+) -> tuple[dict[str, Any], list[tuple[Path, int]]]:
+    """The values as one mapping, and where each of them lies, with the index of its field."""
+    content: dict[str, Any] = {}
+    paths: list[tuple[Path, int]] = []
+    for path, value, index in puts:
+        block: Any = content
+        for key, below in pairwise(path):
+            block = block.setdefault(key, [] if below == NEXT else {})
+        key = str(len(block)) if isinstance(block, list) else path[-1]
+        if isinstance(block, list):
+            block.append(value)
+        else:
+            block[key] = value
+        paths.append(((*path[:-1], key), index))
+    return _ordered(content), paths
+
+
+def _ordered(content: dict[str, Any]) -> dict[str, Any]:
+    """A run or project file with its fields in the order of the reference."""
+    if "runs" not in content:
+        return _in_order(content, RunConfig.model_fields)
+    runs = {name: _in_order(run, RunConfig.model_fields) for name, run in content["runs"].items()}
+    jobs = {name: _in_order(job, Job.model_fields) for name, job in content["jobs"].items()}
+    first = ("project", "variables", *ProjectFile.model_fields)
+    return _in_order(content | {"runs": runs, "jobs": jobs}, first)
+
+
+def _in_order(block: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    ordered = {key: block[key] for key in (*fields, *block) if key in block}
+    backend = ordered.get("backend", {})
+    return ordered | ({"backend": backend["kind"]} if [*backend] == ["kind"] else {})
+
+
+def _findings(text: str, content: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+    """What is wrong with a file, without a target and with each of its targets. A variable without
+    a value gets one with the command."""
+    parsed = read_files(text, _FILE, nothing_included)
+    variables = content.get("variables", {})
+    given = [
+        (name, "1")
+        for name, said in variables.items()
+        if isinstance(said, dict) and not said.keys() & {"default", "lookup"}
+    ]
+    found: dict[Diagnostic, None] = {}
+    for target in (None, *content.get("targets", {})):
+        overrides = Overrides(target=target, variables=given, environ={}, git=_revision)
+        found |= dict.fromkeys(read(parsed, overrides)[1])
+    return tuple(found)
+
+
+def _revision() -> dict[str, str]:
+    """In the place of that of the checkout."""
+    return {"commit": "0" * 40, "branch": "main", "dirty": "false"}
+
+
+def _cause(error: Diagnostic, text: str, paths: Sequence[tuple[Path, int]]) -> int | None:
+    """The index of the field that an error is about: the last one that starts at its place or
+    before. An error at the start of the file is about none."""
+    document, _ = load_file(text, _FILE)
+    if document is None or error.place is None:
+        return None
+    end = (error.place.line, error.place.column)
+    starts = [(_start(document.root, path), index) for path, index in paths]
+    before = [(start, index) for start, index in starts if start <= end]
+    return max(before)[1] if before else None
+
+
+def _start(node: Node, path: Path) -> tuple[int, int]:
+    start = (node.line, node.column)
+    for key in path:
+        if isinstance(node, yaml_nodes.Mapping):
+            start = (node.keys[key].line, node.keys[key].column)
+            node = node.entries[key]
+        elif isinstance(node, yaml_nodes.Sequence):
+            node = node.items[int(key)]
+            start = (node.line, node.column)
+    return start
