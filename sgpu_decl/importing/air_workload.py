@@ -200,7 +200,7 @@ _FIELDS = {
     "mlflow_run_name": as_text("mlflow.run_name"),
     "mlflow_experiment_directory": experiment_folder("experiment_name"),
     "mlflow_artifact_location": artifact_location,
-    "permissions.*": grant,
+    "permissions.#": grant,
     "usage_policy_name": as_text("budget"),
     "usage_policy_id": as_text("budget"),
 }

@@ -22,14 +22,13 @@ from sgpu_decl.importing.field_rules import (
 from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, plain, read_root
 from sgpu_decl.importing.foreign_tool import FieldTranslation, ForeignTool, translated
 from sgpu_decl.importing.translation import (
+    NEXT,
     Fate,
+    Keys,
     Translation,
     carried,
     lost,
     put,
-)
-from sgpu_decl.importing.translation import (
-    Path as FieldPath,
 )
 from sgpu_decl.model.backend_kinds import only_kind
 from sgpu_decl.model.jsonable import Json
@@ -260,7 +259,7 @@ class _Job:
             defaults.append(FieldTranslation(path=(*self.start, "queue"), translation=said))
         return fields, defaults
 
-    def _field(self, path: FieldPath, said: Translation, node: Node) -> FieldTranslation:
+    def _field(self, path: Keys, said: Translation, node: Node) -> FieldTranslation:
         return FieldTranslation(path=(*self.start, *path), translation=said, place=place_of(node))
 
     def _written(self, settings: Mapping[str, Json]) -> "WrittenJob":
@@ -302,9 +301,10 @@ class _Job:
             return
         written = self._written({key: value, "tasks": []})
         puts = tuple(
-            (("jobs", self.name, field), said)
+            one
             for field, said in written.block.items()
             if field not in ("tasks", "name") and (field != "queue" or key == "queue")
+            for one in self._puts(field, said)
         )
         known = tuple(path for path in written.lost if path.partition(".")[0] == key)
         if puts or not known:
@@ -312,6 +312,15 @@ class _Job:
         for path in known if puts else known[:1]:
             said = lost("the YAML has no such field of a job", "leave the job in the bundle for it")
             yield self._field(tuple(path.split(".")) if puts else (key,), said, node)
+
+    def _puts(self, field: str, said: Json) -> Iterator[tuple[Keys, Json]]:
+        """A field of the job. Mails and webhooks of an event come from two settings."""
+        if field != "notify" or not isinstance(said, dict):
+            yield ("jobs", self.name, field), said
+            return
+        for event, listed in said.items():
+            for recipient in listed if isinstance(listed, list) else ():
+                yield ("jobs", self.name, field, event, NEXT), recipient
 
     def _permissions(self, node: Node) -> Iterator[FieldTranslation]:
         from sgpu_decl.importing.field_rules import grant
@@ -403,7 +412,7 @@ class _Job:
         return carried((("jobs", self.name, "tasks", run_name(key)), said))
 
 
-def _below(start: FieldPath, one: FieldTranslation) -> FieldTranslation:
+def _below(start: Keys, one: FieldTranslation) -> FieldTranslation:
     puts = tuple(((*start, *path), value) for path, value in one.translation.puts)
     return replace(one, translation=replace(one.translation, puts=puts))
 

@@ -33,9 +33,7 @@ from sgpu_decl.importing.field_rules import (
 from sgpu_decl.importing.foreign_file import ForeignField, at, plain
 from sgpu_decl.importing.foreign_tool import ForeignTool
 from sgpu_decl.importing.translation import (
-    Path as FieldPath,
-)
-from sgpu_decl.importing.translation import (
+    Keys,
     Translation,
     carried,
     changed,
@@ -81,8 +79,8 @@ def _command_file(one: ForeignField) -> Translation:
     return changed("; ".join(filter(None, (note, said.note))), *said.puts, hint=said.hint)
 
 
-def _sidecars(folder: Path, one: ForeignField) -> tuple[list[tuple[FieldPath, Json]], list[str]]:
-    puts: list[tuple[FieldPath, Json]] = []
+def _sidecars(folder: Path, one: ForeignField) -> tuple[list[tuple[Keys, Json]], list[str]]:
+    puts: list[tuple[Keys, Json]] = []
     names: list[str] = []
     for name in ("env_vars.json", "secret_env_vars.json", "hyperparameters.yaml"):
         text = one.file.text_of(os.fspath(folder / name))
@@ -92,7 +90,7 @@ def _sidecars(folder: Path, one: ForeignField) -> tuple[list[tuple[FieldPath, Js
     return puts, names
 
 
-def _of_sidecar(name: str, text: str) -> "list[tuple[FieldPath, Json]]":
+def _of_sidecar(name: str, text: str) -> "list[tuple[Keys, Json]]":
     """The fields that a file says; none if it is not as it should be."""
     try:
         value = json.loads(text) if name.endswith(".json") else yaml.safe_load(text)
@@ -130,7 +128,7 @@ def _code(one: ForeignField) -> Translation:
     return lost(f"`{text}` is not here", "write `code: {root: …}`")
 
 
-def _root(one: ForeignField, path: Path) -> tuple[tuple[FieldPath, Json], ...]:
+def _root(one: ForeignField, path: Path) -> tuple[tuple[Keys, Json], ...]:
     root = Path(os.path.relpath(path, one.file.target)).as_posix()
     return () if root == "." else (put("code.root", root),)
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.importing.translation import Path, Translation, carried, changed, put
+from sgpu_decl.importing.translation import Keys, Translation, carried, changed, put
 from sgpu_decl.model.jsonable import Json
 
 _INSTALL = re.compile(r"(?:python3? -m |uv )?pip3? install\b(.*)")
@@ -30,7 +30,7 @@ class Shell:
     partly: frozenset[str] = frozenset()
 
 
-def command_of(text: str, shell: Shell, *puts: tuple[Path, Json]) -> Translation:
+def command_of(text: str, shell: Shell, *puts: tuple[Keys, Json]) -> Translation:
     """The script that each node of a run executes. Variables of the tool are set in front of it."""
     text = _SHEBANG.sub("", text)
     named = [name for name in shell.variables if re.search(rf"\b{name}\b", text)]
@@ -49,7 +49,7 @@ def command_of(text: str, shell: Shell, *puts: tuple[Path, Json]) -> Translation
 
 def packages(
     lines: Sequence[str], located: Callable[[str], str] = str
-) -> tuple[tuple[tuple[Path, Json], ...], int]:
+) -> tuple[tuple[tuple[Keys, Json], ...], int]:
     """The packages that the first lines of a script install, and how many lines these are. There
     are none where one of them does more than to install packages.
 

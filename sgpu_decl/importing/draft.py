@@ -15,7 +15,7 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import InvalidInput
 from sgpu_decl.importing.foreign_tool import FieldTranslation
-from sgpu_decl.importing.translation import NEXT, Path, lost
+from sgpu_decl.importing.translation import NEXT, Fate, Keys, lost
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.yaml_format import formatted
@@ -25,6 +25,8 @@ from sgpu_decl.text.yaml_reader import load_file
 NEEDED = frozenset({"name", "gpus", "type", "command"})
 """The fields that no run is without."""
 _FILE = "imported.yaml"
+_CODE = "not_importable"
+_MISSING = frozenset({"missing_key", "no_entrypoint"})
 
 
 class _Dumper(yaml.SafeDumper):
@@ -83,7 +85,7 @@ def written(
             return formatted(text, _FILE)[0] or text, tuple(asked), tuple(taken), findings
         index = _cause(error, text, paths)
         if index is None or _needed(everything[index]):
-            raise _refused(error, None if index is None else everything[index])
+            raise _refused(error, None if index is None else everything[index], asked)
         if index < len(taken):
             del taken[index]
         else:
@@ -95,22 +97,38 @@ def _needed(one: FieldTranslation) -> bool:
     return any(path[-1] in NEEDED and len(path) in (1, 3) for path, _ in one.translation.puts)
 
 
-def _refused(error: Diagnostic, one: FieldTranslation | None) -> InvalidInput:
-    what = f"`{'.'.join(one.path)}` cannot be imported: " if one is not None else ""
+def _refused(
+    error: Diagnostic, one: FieldTranslation | None, fields: Sequence[FieldTranslation]
+) -> InvalidInput:
+    """The error of a file from which no run can be made: of one field, or of those that are lost if
+    something is missing."""
+    if one is not None and error.code not in _MISSING:
+        summary = f"`{'.'.join(one.path)}` cannot be imported: {error.summary}"
+        findings = (Diagnostic(code=_CODE, summary=summary, hint=error.hint, place=one.place),)
+        return InvalidInput(summary, hint=error.hint, code=_CODE, diagnostics=findings)
+    said = [(one, one.translation) for one in fields if one.translation.fate is Fate.LOST]
     return InvalidInput(
-        f"{what}{error.summary}",
+        f"no run can be made of the file: {error.summary}",
         hint=error.hint,
-        code="not_importable",
-        diagnostics=() if one is None else (replace(error, place=one.place),),
+        code=_CODE,
+        diagnostics=tuple(
+            Diagnostic(
+                code=_CODE,
+                summary=f"`{'.'.join(one.path)}` is lost: {lost.note}",
+                hint=lost.hint,
+                place=one.place,
+            )
+            for one, lost in said
+        ),
     )
 
 
 def _assembled(
-    puts: Iterable[tuple[Path, Json, int]],
-) -> tuple[dict[str, Any], list[tuple[Path, int]]]:
+    puts: Iterable[tuple[Keys, Json, int]],
+) -> tuple[dict[str, Any], list[tuple[Keys, int]]]:
     """The values as one mapping, and where each of them lies, with the index of its field."""
     content: dict[str, Any] = {}
-    paths: list[tuple[Path, int]] = []
+    paths: list[tuple[Keys, int]] = []
     for path, value, index in puts:
         block: Any = content
         for key, below in pairwise(path):
@@ -162,7 +180,7 @@ def _revision() -> dict[str, str]:
     return {"commit": "0" * 40, "branch": "main", "dirty": "false"}
 
 
-def _cause(error: Diagnostic, text: str, paths: Sequence[tuple[Path, int]]) -> int | None:
+def _cause(error: Diagnostic, text: str, paths: Sequence[tuple[Keys, int]]) -> int | None:
     """The index of the field that an error is about: the last one that starts at its place or
     before. An error at the start of the file is about none."""
     document, _ = load_file(text, _FILE)
@@ -174,7 +192,7 @@ def _cause(error: Diagnostic, text: str, paths: Sequence[tuple[Path, int]]) -> i
     return max(before)[1] if before else None
 
 
-def _start(node: Node, path: Path) -> tuple[int, int]:
+def _start(node: Node, path: Keys) -> tuple[int, int]:
     start = (node.line, node.column)
     for key in path:
         if isinstance(node, yaml_nodes.Mapping):

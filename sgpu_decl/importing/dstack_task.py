@@ -20,7 +20,7 @@ from sgpu_decl.importing.field_rules import (
 )
 from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, text_at
 from sgpu_decl.importing.foreign_tool import ForeignTool, Rule
-from sgpu_decl.importing.translation import Path, Translation, carried, changed, lost, put
+from sgpu_decl.importing.translation import Keys, Translation, carried, changed, lost, put
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.text.yaml_nodes import Scalar, Sequence, is_nothing
 
@@ -117,7 +117,7 @@ def _gpu(one: ForeignField) -> Translation:
     return changed("; ".join(notes), *puts) if notes else carried(*puts)
 
 
-def _puts(one: ForeignField, kind: str, each: int) -> tuple[tuple[Path, Json], ...]:
+def _puts(one: ForeignField, kind: str, each: int) -> tuple[tuple[Keys, Json], ...]:
     return put("type", kind), put("gpus", each * _nodes(one))
 
 
@@ -149,22 +149,23 @@ def _num_nodes(one: ForeignField) -> Translation:
 
 
 def _variable(one: ForeignField) -> Translation:
-    """A member of a mapping, or of a list of `NAME` and `NAME=value`."""
-    name, value = one.key, None if is_nothing(one.node) else one.text
-    if one.key.isdecimal():
-        name, equals, value = one.text.partition("=")
-        value = value if equals else None
-    if value is not None and (found := _SECRET.fullmatch(value.strip())):
-        return changed(
-            f"dstack's server keeps `{found[1]}`; sgpu reads `{name}` from your environment",
-            (("env", "secrets", name), f"env:{name}"),
-        )
-    if value is None:
-        return changed(
-            f"sgpu reads it from your environment at launch: `export {name}=…` before",
-            (("env", "secrets", name), f"env:{name}"),
-        )
-    return carried((("env", "variables", name), value))
+    return _set(one.key, None if is_nothing(one.node) else one.text)
+
+
+def _listed_variable(one: ForeignField) -> Translation:
+    """`NAME=value`, or `NAME`."""
+    name, equals, value = one.text.partition("=")
+    return _set(name, value if equals else None)
+
+
+def _set(name: str, value: str | None) -> Translation:
+    if value is not None and (found := _SECRET.fullmatch(value.strip())) is None:
+        return carried((("env", "variables", name), value))
+    kept = f"dstack's server keeps `{found[1]}`; " if value is not None and found else ""
+    return changed(
+        f"{kept}sgpu reads it from your environment at launch: `export {name}=…` before",
+        (("env", "secrets", name), f"env:{name}"),
+    )
 
 
 def _commands(one: ForeignField) -> Translation:
@@ -290,14 +291,15 @@ _TASK = ForeignTool(
         "commands": _commands,
         "python": as_text("env.python"),
         "env.*": _variable,
+        "env.#": _listed_variable,
         "resources.gpu": _gpu,
         "resources.cpu": _SIZE,
         "resources.memory": _SIZE,
         "resources.shm_size": _SIZE,
         "resources.disk": _SIZE,
-        "repos.*": _repo,
-        "files.*": _file,
-        "volumes.*": _DATA,
+        "repos.#": _repo,
+        "files.#": _file,
+        "volumes.#": _DATA,
         "priority": left("no queue has it", "write `pool` and `priority`, where there are pools"),
         "ports": left("sgpu opens no ports"),
         "shell": lambda one: (

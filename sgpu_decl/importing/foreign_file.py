@@ -55,6 +55,10 @@ def text_at(node: Node | None, path: str) -> str | None:
     return found.text if isinstance(found, Scalar) else None
 
 
+class NotOneValue(Exception):
+    """A list or a mapping stands where a rule wants text; the field is lost."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignFile:
     """`folder` is where its paths start, and `target` the folder of the YAML that is written."""
@@ -105,8 +109,14 @@ class ForeignField:
 
     @property
     def text(self) -> str:
-        """A scalar as it is written; of other values their JSON."""
-        return self.node.text if isinstance(self.node, Scalar) else str(self.value)
+        """One value as it is written.
+
+        Raises:
+            NotOneValue: it is a list or a mapping.
+        """
+        if not isinstance(self.node, Scalar):
+            raise NotOneValue
+        return self.node.text
 
     @property
     def number(self) -> int | float | None:

@@ -1,20 +1,22 @@
 """The table of a tool, and how it is applied to a file: each field comes out once."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from sgpu_decl.diagnostics.nearest_names import nearest
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at
-from sgpu_decl.importing.translation import Path, Translation, carried, lost
+from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, NotOneValue, at
+from sgpu_decl.importing.translation import Keys, Translation, carried, lost
 from sgpu_decl.text import yaml_nodes
-from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, is_nothing, place_of
+from sgpu_decl.text.yaml_nodes import Node, Scalar, is_nothing, place_of
 
 Rule: TypeAlias = Callable[[ForeignField], Translation]
 
-ANY = "*"
+ANY, EACH = "*", "#"
 """In the path of a field: any key of a mapping, and any index of a list."""
+
+_Keys: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +42,13 @@ class FieldTranslation:
     """A field of the file, by its path, and what becomes of it. A default has no place: the file
     does not say it."""
 
-    path: Path
+    path: Keys
     translation: Translation
     place: Place | None = None
 
 
 def translated(
-    tool: ForeignTool, block: yaml_nodes.Mapping, file: ForeignFile, start: Path = ()
+    tool: ForeignTool, block: yaml_nodes.Mapping, file: ForeignFile, start: Keys = ()
 ) -> tuple[list[FieldTranslation], list[FieldTranslation]]:
     """The fields of a block and what becomes of them, in their order, and the defaults of the tool
     for fields that are missing.
@@ -56,7 +58,7 @@ def translated(
     """
     table = {tuple(path.split(".")): rule for path, rule in tool.fields.items()}
     fields = [
-        FieldTranslation(path=(*start, *path), translation=one, place=place)
+        FieldTranslation(path=(*start, *map(str, path)), translation=one, place=place)
         for path, one, place in _walk(tool, table, block, block, file, ())
     ]
     defaults = [
@@ -72,12 +74,12 @@ def translated(
 
 def _walk(
     tool: ForeignTool,
-    table: Mapping[Path, Rule],
+    table: Mapping[Keys, Rule],
     node: Node,
     block: yaml_nodes.Mapping,
     file: ForeignFile,
-    path: Path,
-) -> Iterator[tuple[Path, Translation, Place]]:
+    path: _Keys,
+) -> Iterator[tuple[_Keys, Translation, Place]]:
     found = next((known for known in table if _fits(known, path)), None)
     deeper = any(len(known) > len(path) and _fits(known[: len(path)], path) for known in table)
     members = _members(node) if deeper else []
@@ -86,36 +88,43 @@ def _walk(
             yield from _walk(tool, table, member, block, file, (*path, key))
     elif found is not None:
         nothing = is_nothing(node) and ".".join(found) not in tool.empty
-        field = ForeignField(path=path, node=node, file=file, block=block)
-        yield path, carried() if nothing else table[found](field), place_of(node)
+        names = tuple(map(str, path))
+        field = ForeignField(path=names, node=node, file=file, block=block)
+        yield path, carried() if nothing else _said(table[found], field), place_of(node)
     elif deeper and (is_nothing(node) or not isinstance(node, Scalar)):
         yield path, carried(), place_of(node)  # an empty block says nothing
     else:
         yield path, _unknown(tool, table, path), place_of(node)
 
 
-def _members(node: Node) -> list[tuple[str, Node]]:
+def _said(rule: Rule, field: ForeignField) -> Translation:
+    try:
+        return rule(field)
+    except NotOneValue:
+        return lost("it is a list or a mapping, and not one value", "write the value")
+
+
+def _members(node: Node) -> Sequence[tuple[str | int, Node]]:
     if isinstance(node, yaml_nodes.Mapping):
         return [*node.entries.items()]
-    if isinstance(node, Sequence):
-        return [(str(index), item) for index, item in enumerate(node.items)]
-    return []
+    return [*enumerate(node.items)] if isinstance(node, yaml_nodes.Sequence) else []
 
 
-def _fits(known: Path, path: Path) -> bool:
+def _fits(known: Keys, path: _Keys) -> bool:
     return len(known) == len(path) and all(
-        one in (ANY, key) for one, key in zip(known, path, strict=True)
+        one in (str(key), ANY if isinstance(key, str) else EACH)
+        for one, key in zip(known, path, strict=True)
     )
 
 
-def _unknown(tool: ForeignTool, table: Mapping[Path, Rule], path: Path) -> Translation:
+def _unknown(tool: ForeignTool, table: Mapping[Keys, Rule], path: _Keys) -> Translation:
     beside = {
         known[len(path) - 1]
         for known in table
         if len(known) >= len(path) and _fits(known[: len(path) - 1], path[:-1])
     }
-    near = nearest(path[-1], beside - {ANY}) if path else None
+    near = nearest(str(path[-1]), beside - {ANY, EACH}) if path else None
     return lost(
         f"{tool.what} has no such field, as far as sgpu knows",
-        f"did you mean `{near}`?" if near else "look at the YAML that was written",
+        f"did you mean `{near}`?" if near else "`sgpu explain run` lists the fields of a run",
     )

@@ -157,11 +157,6 @@ def _variable(one: ForeignField) -> Translation:
     return carried((("env", "variables", one.key), one.text))
 
 
-def _secret(one: ForeignField) -> Translation:
-    """A value in the file, or one of `--secret NAME`: sgpu writes neither down."""
-    return secret_of_user(one)
-
-
 def _named_secret(one: ForeignField) -> Translation:
     return changed(
         f"sgpu reads it from your environment at launch: `export {one.text}=…` before",
@@ -258,15 +253,16 @@ _TASK = ForeignTool(
         "num_nodes": _num_nodes,
         **{f"resources.{key}": rule for key, rule in _RESOURCES.items()},
         "envs.*": _variable,
-        "secrets.*": lambda one: _named_secret(one) if one.key.isdecimal() else _secret(one),
-        "managed_secrets.*": left(
+        "secrets.*": secret_of_user,  # the value in the file, too, is not written down
+        "secrets.#": _named_secret,
+        "managed_secrets.#": left(
             "SkyPilot's server keeps it", "write `env: {secrets: {NAME: env:NAME}}`"
         ),
         "setup": _setup,
         "run": _run,
         "file_mounts.*": _DATA,
         "volumes.*": _DATA,
-        "volume_mounts.*": _DATA,
+        "volume_mounts.#": _DATA,
         "event_callback": left("no one is told", "write `on_finish: {webhook: 'env:URL'}`"),
         "inputs": left("it estimates the time of copies"),
         "outputs": left("it estimates the time of copies"),

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 
-Path: TypeAlias = tuple[str, ...]
+Keys: TypeAlias = tuple[str, ...]
 NEXT = "+"
 """As the last part of a path: one more member of the list."""
 
@@ -26,21 +26,21 @@ class Translation:
     is lost, and `hint` what to do."""
 
     fate: Fate
-    puts: tuple[tuple[Path, Json], ...] = ()
+    puts: tuple[tuple[Keys, Json], ...] = ()
     note: str | None = None
     hint: str | None = None
 
 
-def put(field: str, value: Json) -> tuple[Path, Json]:
+def put(field: str, value: Json) -> tuple[Keys, Json]:
     """A field of ours by its dotted path, and its value."""
     return tuple(field.split(".")), value
 
 
-def carried(*puts: tuple[Path, Json]) -> Translation:
+def carried(*puts: tuple[Keys, Json]) -> Translation:
     return Translation(fate=Fate.CARRIED, puts=puts)
 
 
-def changed(note: str, *puts: tuple[Path, Json], hint: str | None = None) -> Translation:
+def changed(note: str, *puts: tuple[Keys, Json], hint: str | None = None) -> Translation:
     return Translation(fate=Fate.CHANGED, puts=puts, note=note, hint=hint)
 
 
