@@ -66,7 +66,11 @@ _ROOT = ForeignTool(
         "bundle.databricks_cli_version": left("no Databricks CLI deploys it"),
         "bundle.git.*": left("the commit is that of the checkout"),
         "bundle.*": left(_STAYS),
-        "include": says_nothing,  # what it names is read with the bundle
+        "include.#": lambda one: (
+            carried()
+            if _is_inside(one.text)
+            else lost("files outside of the bundle are not read", "copy them into its folder")
+        ),
         "variables.*.default": lambda one: carried((("variables", *one.path[1:]), one.value)),
         "variables.*.description": lambda one: carried((("variables", *one.path[1:]), one.text)),
         "variables.*.type": says_nothing,  # `complex`: a list or mapping, which its default is
@@ -174,12 +178,16 @@ def _included(file: ForeignFile) -> yaml_nodes.Mapping:
     root = file.root
     for pattern in include.items if isinstance(include, Sequence) else ():
         text = pattern.text if isinstance(pattern, Scalar) else ""
-        if not text or os.path.isabs(text) or ".." in text.split("/"):
+        if not text or not _is_inside(text):
             continue
         for path in sorted(file.folder.glob(text)):
             shown = os.path.relpath(path) if not os.path.isabs(file.shown) else os.fspath(path)
             root = _merged(root, read_root(Path(shown)))
     return root
+
+
+def _is_inside(pattern: str) -> bool:
+    return not os.path.isabs(pattern) and ".." not in pattern.split("/")
 
 
 def _merged(one: yaml_nodes.Mapping, other: yaml_nodes.Mapping) -> yaml_nodes.Mapping:

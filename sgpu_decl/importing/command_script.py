@@ -22,12 +22,14 @@ class Shell:
         options: the line that gives `bash -euo pipefail` the tool's own options; empty if these
             are the same.
         variables: the variables that the tool sets, and what has the same value here.
+        prefix: how the names of all of its variables begin.
         partly: those of them with the addresses of all nodes, where sgpu has that of the first.
     """
 
     options: str = ""
     variables: Mapping[str, str]
     partly: frozenset[str] = frozenset()
+    prefix: str | None = None
 
 
 def command_of(text: str, shell: Shell, *puts: tuple[Keys, Json]) -> Translation:
@@ -37,13 +39,18 @@ def command_of(text: str, shell: Shell, *puts: tuple[Keys, Json]) -> Translation
     sets = [f'export {name}="{shell.variables[name]}"' for name in named]
     script = "\n".join(([shell.options] if shell.options else []) + sets + [text])
     all_puts = (put("command", script), put("launch.per", "node"), *puts)
-    if not named:
+    own = re.findall(rf"\b{shell.prefix}[A-Z_]+\b", text) if shell.prefix else []
+    unknown = [name for name in own if name not in shell.variables]
+    if not named and not unknown:
         return carried(*all_puts)
     listed = ", ".join(f"`{name}`" for name in named)
-    note = f"its first lines give {listed} their values"
-    hint = None
-    if partly := [name for name in named if name in shell.partly]:
+    note = f"its first lines give {listed} their values" if named else "it uses variables"
+    if unknown:
+        hint = f"sgpu has nothing for `{unknown[0]}`: do without it"
+    elif partly := [name for name in named if name in shell.partly]:
         hint = f"`{partly[0]}` is the address of the first node alone: see that this is enough"
+    else:
+        hint = None
     return changed(note, *all_puts, hint=hint)
 
 

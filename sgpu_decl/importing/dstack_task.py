@@ -36,6 +36,7 @@ _SHELL = Shell(
         "DSTACK_RUN_NAME": "$SGPU_RUN_NAME",
     },
     partly=frozenset({"DSTACK_NODES_IPS"}),
+    prefix="DSTACK_",
 )
 """The commands are joined with `&&`, so that the first failure ends them:
 `dstack/_internal/server/services/jobs/configurators/base.py`."""

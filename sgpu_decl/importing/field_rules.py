@@ -155,7 +155,9 @@ def length(field: str, unit: float = 1, note: str | None = None) -> Rule:
 
     def rule(one: ForeignField) -> Translation:
         seconds = one.number * unit if one.number is not None else read_duration(one.text)
-        if seconds is None or seconds <= 0:
+        if seconds == 0:
+            return carried()  # no limit
+        if seconds is None or seconds < 0:
             return lost(f"`{one.text}` is no duration", f"write `{field}`, such as `{field}: 6h`")
         value = put(field, written_duration(seconds))
         return carried(value) if note is None else changed(note, value)

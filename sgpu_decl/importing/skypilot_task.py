@@ -41,6 +41,7 @@ _SHELL = Shell(
         "SKYPILOT_TASK_ID": "$SGPU_RUN_NAME-$SGPU_ATTEMPT",
     },
     partly=frozenset({"SKYPILOT_NODE_IPS"}),
+    prefix="SKYPILOT_",
 )
 """`bash` without options: `make_task_bash_script` of `sky/skylet/log_lib.py`."""
 
@@ -237,7 +238,6 @@ _RESOURCES = {
     "accelerator_args": left("sgpu starts no machines"),
     "ports": left("sgpu opens no ports"),
     "volumes": _DATA,
-    "hooks": left("there are no machines to stop", "`on_finish` calls a command at the end"),
     **dict.fromkeys(("cloud", "region", "zone", "infra", "instance_type"), _MACHINES),
     **dict.fromkeys(("network_tier", "disk_tier", "local_disk", "disk_size"), _MACHINES),
     **dict.fromkeys(("cpus", "memory", "ephemeral_storage"), _SIZE),

@@ -27,6 +27,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cancel": ("hello",),
     "show": ("hello",),
     "adopt": ("job.nightly", "1"),
+    "import": ("run.yaml",),
     "mlflow sync": ("hello",),
     "state show": ("hello",),
     "state mv": ("hello", "other"),

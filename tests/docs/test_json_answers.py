@@ -70,6 +70,7 @@ ELSEWHERE = {
     "bundle render",
     "dev workspace",
     "doctor probe",
+    "import",
     "mlflow sync",
     "run",
     "stacks",
