@@ -92,8 +92,6 @@ GROUP_SYNONYMS: dict[str, dict[str, str]] = {
         "freeze": "requirements",
         "export": "requirements",
         "compare": "diff",
-        "convert": "import",
-        "convert-to-dabs": "import",
     },
     "mlflow": {"push": "sync", "upload": "sync"},
     "dev": {"start": "workspace", "serve": "workspace", "emulator": "workspace"},
@@ -117,7 +115,7 @@ _SHELL = (
     "shows where its ranks are"
 )
 OTHER_WAYS = {
-    **dict.fromkeys(("import", "bind"), _ADOPT),
+    "bind": _ADOPT,
     "unbind": "`sgpu state rm job.NAME` forgets a job, which stays in the workspace",
     **dict.fromkeys(("metrics", "tensorboard", "ui", "dashboard", "board"), _PAGES),
     **dict.fromkeys(("restart", "rerun", "retry", "resume", "requeue", "taint", "replace"), _AGAIN),

@@ -27,12 +27,20 @@ from sgpu_decl.importing.field_rules import (
     only,
     platform,
     priority_class,
+    requirement,
     says_nothing,
     scope_and_key,
     to,
     version,
 )
-from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, plain, read_root
+from sgpu_decl.importing.foreign_file import (
+    ForeignField,
+    ForeignFile,
+    at,
+    plain,
+    read_root,
+    text_at,
+)
 from sgpu_decl.importing.foreign_tool import ForeignTool, Rule
 from sgpu_decl.importing.translation import Translation, carried, changed, lost, put
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, without
@@ -74,19 +82,14 @@ def read_air(file: ForeignFile) -> tuple[ForeignTool, ForeignFile]:
             "has `containers`, an image and a command for each rank, which no run has",
             "write a run for each container under `runs` of a project file",
         )
-    if at(root, "udp") is not None or str(_plain(root, "job_type")).lower() == "udp":
+    if at(root, "udp") is not None or (text_at(root, "job_type") or "").lower() == "udp":
         raise file.refused(
             "is batch inference (`job_type: udp`), whose command `air` writes itself",
             "keep it, or write a run whose `command` starts the model",
         )
     old = any(at(root, path) is not None for path in _OLD)
     old = old or isinstance(at(root, "environment.dependencies"), Scalar)
-    return (_OLDER if old else _NEWER), file
-
-
-def _plain(root: Mapping, path: str) -> object:
-    found = at(root, path)
-    return None if found is None else plain(found)
+    return (OLDER if old else NEWER), file
 
 
 def _with_bases(root: Mapping, file: ForeignFile, above: tuple[Path, ...]) -> Mapping:
@@ -96,7 +99,7 @@ def _with_bases(root: Mapping, file: ForeignFile, above: tuple[Path, ...]) -> Ma
         return root
     merged: Node = replace(own, entries={}, keys={})
     for item in bases.items:
-        path = (file.folder / plain_text(item)).resolve()
+        path = (file.folder / (item.text if isinstance(item, Scalar) else "")).resolve()
         if path in above or len(above) > 20:
             raise InvalidInput(
                 f"`{file.shown}` has itself among its `_bases_`", hint="remove it there"
@@ -107,10 +110,6 @@ def _with_bases(root: Mapping, file: ForeignFile, above: tuple[Path, ...]) -> Ma
     assert isinstance(merged, Mapping)  # noqa: S101  both are
     keys = {"_bases_": root.keys["_bases_"], **merged.keys}
     return replace(merged, entries={"_bases_": bases, **merged.entries}, keys=keys)
-
-
-def plain_text(node: Node) -> str:
-    return node.text if isinstance(node, Scalar) else ""
 
 
 def _over(below: Node | None, above: Node) -> Node:
@@ -149,7 +148,7 @@ def _remote(one: ForeignField) -> Translation:
 def _dependencies(one: ForeignField) -> Translation:
     """A list; in the older form, the path of a file with a version and a list, too."""
     if not isinstance(one.node, Scalar):
-        return carried(put("env.dependencies", one.value))
+        return carried()  # an empty list
     if one.text.endswith(".txt"):
         return carried(put("env.requirements", one.file.relative(one.text)))
     path = one.file.folder / one.text
@@ -157,7 +156,7 @@ def _dependencies(one: ForeignField) -> Translation:
         return lost(f"`{one.text}` is not here", "write `env: {dependencies: […]}`")
     root = read_root(path)
     listed = at(root, "dependencies")
-    puts = [put("env.base", base_of(str(_plain(root, "version") or "4")) or "gpu-4")]
+    puts = [put("env.base", base_of(text_at(root, "version") or "4") or "gpu-4")]
     if isinstance(listed, Sequence):
         puts.append(put("env.dependencies", plain(listed)))
     return changed("what the file says stands in the run", *puts)
@@ -172,6 +171,12 @@ def _default_base(number: str, where: str) -> Rule:
     return rule
 
 
+def _no_pool(one: ForeignField) -> Translation:
+    if any(at(one.block, f"compute.{name}") is not None for name in ("node_pool_id", "pool_name")):
+        return carried()
+    return changed("`air` takes GPUs on demand", put("pool", "on_demand"))
+
+
 _FIELDS = {
     "experiment_name": name_of,
     "compute.num_accelerators": to("gpus"),
@@ -179,6 +184,7 @@ _FIELDS = {
     "compute.priority_class": priority_class,
     "environment.version": version,
     "environment.dependencies": _dependencies,
+    "environment.dependencies.#": requirement,
     "command": lambda one: command_of(one.text, SHELL),
     "env_variables.*": member_of("env.variables"),
     "secrets.*": scope_and_key,
@@ -211,10 +217,7 @@ _ABSENT = {
     ),
     "code_source": lambda _: changed("`air` takes no files along", NO_CODE),
 }
-_NO_POOL = lambda _: changed(  # noqa: E731
-    "`air` takes GPUs on demand", put("pool", "on_demand")
-)
-_NEWER = ForeignTool(
+NEWER = ForeignTool(
     what="a workload of `databricks air`",
     fields=_FIELDS
     | {
@@ -228,9 +231,9 @@ _NEWER = ForeignTool(
         "code_source.git.remote": _remote,
     },
     absent=_ABSENT
-    | {"environment.version": _default_base("6", "`databricks air`"), "compute.pool_id": _NO_POOL},
+    | {"environment.version": _default_base("6", "`databricks air`"), "compute.pool_id": _no_pool},
 )
-_OLDER = ForeignTool(
+OLDER = ForeignTool(
     what="a workload of the package `databricks-air`",
     fields=_FIELDS
     | {
@@ -246,6 +249,6 @@ _OLDER = ForeignTool(
     absent=_ABSENT
     | {
         "environment.version": _default_base("4", "`databricks-air`"),
-        "compute.provisioned_capacity_id": _NO_POOL,
+        "compute.provisioned_capacity_id": _no_pool,
     },
 )

@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.importing.bundle_task import BUNDLE_TASK, KINDS
 from sgpu_decl.importing.field_rules import (
-    base_of,
+    grant,
     left,
     platform,
+    requirement,
     run_name,
     says_nothing,
+    version,
 )
-from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, plain, read_root
+from sgpu_decl.importing.foreign_file import (
+    ForeignField,
+    ForeignFile,
+    at,
+    plain,
+    read_root,
+    text_at,
+)
 from sgpu_decl.importing.foreign_tool import FieldTranslation, ForeignTool, translated
 from sgpu_decl.importing.translation import (
     NEXT,
@@ -38,6 +47,7 @@ from sgpu_decl.text.yaml_nodes import Node, Scalar, Sequence, place_of
 if TYPE_CHECKING:
     from sgpu_decl.backends.job_backend import WrittenJob
 
+_CORRECT = "correct it in the bundle"
 _STAYS = "sgpu has no such thing"
 _IN_BUNDLE = "leave it in the bundle"
 _OF_BUNDLE = re.compile(r"\$\{(?!var\.|target\.|project\.|git\.)([a-z_]+\.[^}]*)\}")
@@ -106,6 +116,23 @@ _ROOT = ForeignTool(
         "experimental": left(_STAYS, _IN_BUNDLE),
     },
     absent={"backend": lambda _: carried(((*_BACKEND, "kind"), platform()))},
+)
+
+
+_ENVIRONMENT = ForeignTool(
+    what="an environment",
+    fields={
+        "environment_key": says_nothing,
+        "spec.environment_version": version,
+        "spec.base_environment": version,
+        "spec.client": version,
+        "spec.dependencies.#": requirement,
+        "spec.java_dependencies": left("ranks run no Java"),
+        "spec.project_environment": left(
+            "the packages of a project", "write its lock file: `env: {lock: uv.lock}`"
+        ),
+    },
+    absent={},
 )
 
 
@@ -241,7 +268,7 @@ class _Job:
         self.key, self.name, self.job, self.file = key, run_name(key), job, file
         self.runs: dict[str, str] = {}
         for task in _gpu_tasks(job):
-            own = str(plain(task.entries["task_key"]))
+            own = str(text_at(task, "task_key"))
             name = run_name(own)
             if name in taken:
                 name = run_name(f"{key}-{own}")
@@ -298,7 +325,7 @@ class _Job:
             yield self._field((key,), carried(), node)
             return
         if (wrong := _misshapen(key, value)) is not None:
-            yield self._field((key,), lost(wrong, "correct it in the bundle"), node)
+            yield self._field((key,), lost(wrong, _CORRECT), node)
             return
         if key == "name":
             named = () if value == self.name else ((("jobs", self.name, "name"), value),)
@@ -331,47 +358,39 @@ class _Job:
                 yield ("jobs", self.name, field, event, NEXT), recipient
 
     def _permissions(self, node: Node) -> Iterator[FieldTranslation]:
-        from sgpu_decl.importing.field_rules import grant
-
-        for index, item in enumerate(node.items if isinstance(node, Sequence) else ()):
-            said = grant(
-                ForeignField(path=(str(index),), node=item, file=self.file, block=self.job)
-            )
+        if not yaml_nodes.children(node):
+            yield self._field(("permissions",), carried(), node)
+        for index, item in enumerate(yaml_nodes.children(node)):
+            one = ForeignField(path=(str(index),), node=item, file=self.file, block=self.job)
+            said = grant(one)
             puts = tuple((("jobs", self.name, *path), value) for path, value in said.puts)
             yield self._field(("permissions", str(index)), replace(said, puts=puts), item)
 
     def _environments(self, node: Node) -> Iterator[FieldTranslation]:
         """Each field of an environment becomes one of the runs whose tasks have that."""
-        for index, item in enumerate(node.items if isinstance(node, Sequence) else ()):
-            key = at(item, "environment_key")
+        wrong = _misshapen("environments", plain(node))
+        if wrong is not None or not yaml_nodes.children(node):
+            said = carried() if wrong is None else lost(wrong, _CORRECT)
+            yield self._field(("environments",), said, node)
+            return
+        for index, item in enumerate(yaml_nodes.children(node)):
+            assert isinstance(item, yaml_nodes.Mapping)  # noqa: S101  as looked at
+            key = text_at(item, "environment_key")
             users = [
-                self.runs[str(plain(task.entries["task_key"]))]
+                self.runs[str(text_at(task, "task_key"))]
                 for task in _gpu_tasks(self.job)
-                if isinstance(key, Scalar) and (named := at(task, "environment_key")) is not None
-                and plain(named) == key.text
-            ]  # fmt: skip
-            spec = at(item, "spec")
-            yield self._field(("environments", str(index), "environment_key"), carried(), item)
-            if not isinstance(spec, yaml_nodes.Mapping):
-                continue
-            for name, value in spec.entries.items():
-                path = ("environments", str(index), "spec", name)
-                yield self._field(path, self._of_spec(name, value, users), value)
-
-    def _of_spec(self, name: str, node: Node, users: list[str]) -> Translation:
-        if not users or yaml_nodes.is_nothing(node):
-            return carried()  # the tasks that have it say it
-        value: Json = plain(node)
-        if name in ("environment_version", "base_environment", "client"):
-            base = base_of(node.text if isinstance(node, Scalar) else "")
-            if base is None:
-                return lost("it is no version of the environment", "write `env: {base: …}`")
-            field, value = "base", base
-        elif name == "dependencies":
-            field = name
-        else:
-            return lost("an environment of sgpu does not say it", "see `sgpu explain run.env`")
-        return carried(*((("runs", run, "env", field), value) for run in users))
+                if text_at(task, "environment_key") == key
+            ]
+            start = (*self.start, "environments", str(index))
+            for one in translated(_ENVIRONMENT, item, self.file, start)[0]:
+                puts = tuple(
+                    (("runs", run, *keys), value)
+                    for keys, value in one.translation.puts
+                    for run in users
+                )
+                # What no run uses, other tasks say.
+                said = replace(one.translation, puts=puts) if users else carried()
+                yield replace(one, translation=said)
 
     def _tasks(self, node: Node) -> tuple[list[FieldTranslation], list[FieldTranslation]]:
         fields: list[FieldTranslation] = []
@@ -406,7 +425,7 @@ class _Job:
             order = {name: value[name] for name in ("depends_on", "run_if") if name in value}
             value = {"task_key": key, KINDS[0]: {}, **order}
         if (wrong := _misshapen_task(value)) is not None:
-            return lost(wrong, "correct it in the bundle")
+            return lost(wrong, _CORRECT)
         shaped = environments if _misshapen("environments", environments) is None else []
         written = self._written({"tasks": [value], "environments": shaped})
         blocks = written.block["tasks"]

@@ -74,7 +74,7 @@ def read_dstack(file: ForeignFile) -> tuple[ForeignTool, ForeignFile]:
         raise file.refused(
             "has no `commands`: its image starts a program", "name the program there"
         )
-    return _TASK, file
+    return DSTACK_TASK, file
 
 
 def _nodes(one: ForeignField) -> int:
@@ -283,7 +283,7 @@ _PROFILE = {
     ),
 }  # fmt: skip
 
-_TASK = ForeignTool(
+DSTACK_TASK = ForeignTool(
     what="a task of dstack",
     fields={
         "type": says_nothing,

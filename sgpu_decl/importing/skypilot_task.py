@@ -69,7 +69,7 @@ def read_skypilot(file: ForeignFile) -> tuple[ForeignTool, ForeignFile]:
             )
     if text_at(file.root, "run") is None:
         raise file.refused("has no `run`, so nothing would be executed", "name a task with `run`")
-    return _TASK, file
+    return SKYPILOT_TASK, file
 
 
 def _nodes(one: ForeignField) -> int:
@@ -243,7 +243,7 @@ _RESOURCES = {
     **dict.fromkeys(("cpus", "memory", "ephemeral_storage"), _SIZE),
 }
 
-_TASK = ForeignTool(
+SKYPILOT_TASK = ForeignTool(
     what="a task of SkyPilot",
     fields={
         "name": name_of,

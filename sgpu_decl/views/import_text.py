@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.views.terminal import count
+from sgpu_decl.views.terminal import count, json_text
 
 if TYPE_CHECKING:
     from sgpu_decl.importing.foreign_tool import FieldTranslation
     from sgpu_decl.importing.tool_import import ImportedFile
+    from sgpu_decl.importing.translation import Keys
 
 _FATES = ("carried", "changed", "lost")
+_LONGEST = 30  # characters of a value
 _WIDTH = max(map(len, (*_FATES, "default")))
 
 
@@ -31,12 +33,22 @@ def import_lines(imported: "ImportedFile") -> Iterator[str]:
 
 def _line(word: str, one: "FieldTranslation") -> str:
     said = one.translation
-    ours = ", ".join(_targets(one))
-    line = f"{word.ljust(_WIDTH)}  {'.'.join(one.path)}"
-    if ours and ours != ".".join(one.path):
-        line += f" -> {ours}"
+    theirs = ".".join(one.path)
+    line = f"{word.ljust(_WIDTH)}  {theirs}"
+    if word == "carried" and said.puts:
+        ours = ", ".join(_targets(one))
+        line += f" -> {ours}" if ours != theirs else ""
+    elif said.puts:
+        line += f" -> {', '.join(map(_set, said.puts))}"
     why = "; ".join(filter(None, (said.note, said.hint)))
     return f"{line}: {why}" if why else line
+
+
+def _set(put: "tuple[Keys, Json]") -> str:
+    """A field of ours, with its value if that is short."""
+    path, value = put
+    field, text = ".".join(path).removesuffix(".+"), json_text(value)
+    return field if len(text) > _LONGEST or "\\n" in text else f"{field}: {text}"
 
 
 def _targets(one: "FieldTranslation") -> list[str]:

@@ -103,6 +103,18 @@ def test_the_older_form_has_what_no_run_has(imported: Import) -> None:
     assert all(found.notes[path] for path in lost)
 
 
+def test_packages_that_only_the_workspace_has_are_lost(imported: Import) -> None:
+    found = imported(
+        LEAST
+        + "environment: {dependencies: [numpy, ./dist/a-1-py3-none-any.whl, '-f https://x/w', "
+        + "/Volumes/a/b/c/x.whl, '-r /Workspace/r.txt', --no-deps]}\n"
+    )
+    assert found.yaml["env"]["dependencies"] == [
+        "numpy", "dist/a-1-py3-none-any.whl", "-f https://x/w",
+    ]  # fmt: skip
+    assert found.of(Fate.LOST) == {f"environment.dependencies.{index}" for index in (3, 4, 5)}
+
+
 def test_bases_come_below_the_workload(imported: Import, tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(LEAST + "env_variables: {A: x, B: y}\n")
     found = imported("_bases_: [base.yaml]\nexperiment_name: other\nenv_variables: {B: z}\n")

@@ -63,9 +63,9 @@ NEEDED = {
     "dstack": ("type", "commands"),
 }
 TABLES = {
-    "air": (air_workload._NEWER, air_workload._OLDER),
-    "skypilot": (skypilot_task._TASK,),
-    "dstack": (dstack_task._TASK,),
+    "air": (air_workload.NEWER, air_workload.OLDER),
+    "skypilot": (skypilot_task.SKYPILOT_TASK,),
+    "dstack": (dstack_task.DSTACK_TASK,),
 }
 
 
@@ -235,7 +235,7 @@ def _is_there(value: Any, block: Any, path: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("tool", sorted(TABLES))
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_every_field_is_carried_changed_or_lost(
@@ -260,7 +260,7 @@ def test_every_field_is_carried_changed_or_lost(
 
 
 @settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content=bundles())
 def test_every_field_of_a_bundle_is_carried_changed_or_lost(tmp_path: Path, content: Any) -> None:
