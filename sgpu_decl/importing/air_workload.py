@@ -17,6 +17,8 @@ from sgpu_decl.importing.field_rules import (
     artifact_location,
     as_text,
     base_of,
+    code_paths,
+    code_root,
     experiment_folder,
     grant,
     left,
@@ -24,7 +26,6 @@ from sgpu_decl.importing.field_rules import (
     member_of,
     name_of,
     on_platform,
-    only,
     platform,
     priority_class,
     requirement,
@@ -59,7 +60,7 @@ TIMEOUT = "the time of an attempt; one that has used it up is not started again"
 RETRY = "ranks start again on their nodes, and on new nodes if these are lost"
 _POOL = "the pools of the older package are not those of AI Runtime"
 _POOL_HINT = "`databricks air pools list` lists pools: write the id of one in `pool`"
-_IMAGE = (
+NO_DOCKER = left(
     "AI Runtime takes images of Unity Catalog",
     "`databricks air images push` puts it there; write `image: CATALOG.SCHEMA.NAME:TAG`",
 )
@@ -126,21 +127,6 @@ def retry(one: ForeignField) -> Translation:
     return changed(RETRY, put("retry.max", one.value), put("retry.on", ["infra", "error"]))
 
 
-def code_root(one: ForeignField) -> Translation:
-    text = one.text.strip()
-    if "$" in text or text.startswith("~"):
-        return lost(f"`{text}` depends on the machine", "write `code: {root: …}`")
-    root = one.file.relative(text)
-    return carried() if root == "." else carried(put("code.root", root))
-
-
-def code_paths(one: ForeignField) -> Translation:
-    paths = one.value if isinstance(one.value, list) else []
-    if not paths:
-        return lost("it is no list of paths")
-    return changed("all else is excluded", put("code.exclude", only([*map(str, paths)])))
-
-
 def _remote(one: ForeignField) -> Translation:
     return lost(*PINNED) if one.value not in (False, "") else carried()
 
@@ -152,7 +138,7 @@ def _dependencies(one: ForeignField) -> Translation:
     if one.text.endswith(".txt"):
         return carried(put("env.requirements", one.file.relative(one.text)))
     path = one.file.folder / one.text
-    if "$" in one.text or not path.is_file():
+    if "$" in one.text or not path.is_file() or not one.file.may_name(path):
         return lost(f"`{one.text}` is not here", "write `env: {dependencies: […]}`")
     root = read_root(path)
     listed = at(root, "dependencies")
@@ -241,8 +227,8 @@ OLDER = ForeignTool(
         "compute.provisioned_capacity_id": as_text("pool"),
         "compute.node_pool_id": left(_POOL, _POOL_HINT),
         "compute.pool_name": left(_POOL, _POOL_HINT),
-        "environment.docker_image": left(*_IMAGE),
-        "environment.custom_image_tag": left(*_IMAGE),
+        "environment.docker_image": NO_DOCKER,
+        "environment.custom_image_tag": NO_DOCKER,
         "priority": left(_POOL, "write `priority: best_effort` or `normal` beside a `pool`"),
         "job_type": says_nothing,
     },

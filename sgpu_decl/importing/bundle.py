@@ -207,7 +207,7 @@ def _included(file: ForeignFile) -> yaml_nodes.Mapping:
         text = pattern.text if isinstance(pattern, Scalar) else ""
         if not text or not _is_inside(text):
             continue
-        for path in sorted(file.folder.glob(text)):
+        for path in filter(file.may_name, sorted(file.folder.glob(text))):
             shown = os.path.relpath(path) if not os.path.isabs(file.shown) else os.fspath(path)
             root = _merged(root, read_root(Path(shown)))
     return root

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import yaml
 
-from sgpu_decl.importing.air_workload import NO_PIN, PINNED, SHELL, TIMEOUT, retry
+from sgpu_decl.importing.air_workload import NO_DOCKER, NO_PIN, PINNED, SHELL, TIMEOUT, retry
 from sgpu_decl.importing.command_script import command_of
 from sgpu_decl.importing.field_rules import (
     NO_CODE,
     accelerator,
     artifact_location,
     as_text,
+    code_paths,
     experiment_folder,
     left,
     length,
@@ -30,7 +31,7 @@ from sgpu_decl.importing.field_rules import (
     to,
     version,
 )
-from sgpu_decl.importing.foreign_file import ForeignField, at, plain
+from sgpu_decl.importing.foreign_file import ForeignField, at, plain, text_at
 from sgpu_decl.importing.foreign_tool import ForeignTool
 from sgpu_decl.importing.translation import (
     Keys,
@@ -152,8 +153,8 @@ def _field(one: ForeignField, node: Node) -> ForeignField:
 
 def _packed(one: ForeignField, artifact: Mapping) -> Translation:
     """An artifact: the first folder of its entries is that of the code."""
-    start, include = at(artifact, "path"), at(artifact, "include")
-    folder = local_path(_field(one, start or artifact), "." if start is None else start.text)  # type: ignore[union-attr]
+    include = at(artifact, "include")
+    folder = local_path(_field(one, artifact), text_at(artifact, "path") or ".")
     listed = plain(include) if isinstance(include, Sequence) else None
     paths = [os.path.normpath(str(path)) for path in listed] if isinstance(listed, list) else []
     tops = {path.partition("/")[0] for path in paths}
@@ -163,19 +164,14 @@ def _packed(one: ForeignField, artifact: Mapping) -> Translation:
     puts = list(_root(one, folder))
     if paths and all(paths):
         puts.append(put("code.exclude", only(paths)))
-    pinned = f"; {PINNED[0]}" if at(artifact, "git") is not None else ""
-    return changed(
-        f"sgpu packs the folder itself{pinned}", *puts, hint=PINNED[1] if pinned else None
-    )
+    note = "sgpu packs the folder itself"
+    if at(artifact, "git") is None:
+        return changed(note, *puts)
+    return changed(f"{note}; {PINNED[0]}", *puts, hint=PINNED[1])
 
 
 def _code_root(one: ForeignField) -> Translation:
     return carried(*_root(one, local_path(one, one.text.strip())))
-
-
-def _code_paths(one: ForeignField) -> Translation:
-    paths = one.value if isinstance(one.value, list) else []
-    return changed("all else is excluded", put("code.exclude", only([*map(str, paths)])))
 
 
 def _experiment(one: ForeignField) -> Translation:
@@ -203,11 +199,6 @@ def _no_code(one: ForeignField) -> Translation:
 
 _AI, _GEN = "ai_runtime_task", "gen_ai_compute_task"
 _COMPUTE = f"{_AI}.deployments.0.compute"
-_DOCKER = left(
-    "AI Runtime takes images of Unity Catalog",
-    "`databricks air images push` puts it there; write `image: CATALOG.SCHEMA.NAME:TAG`",
-)
-
 BUNDLE_TASK = ForeignTool(
     what="a GPU task of a bundle",
     fields={
@@ -243,10 +234,10 @@ BUNDLE_TASK = ForeignTool(
         f"{_AI}.mlflow_artifact_location": artifact_location,
         f"{_AI}.priority_class": priority_class,
         f"{_AI}.unity_catalog_image_path": as_text("image"),
-        f"{_AI}.docker_image_url": _DOCKER,
+        f"{_AI}.docker_image_url": NO_DOCKER,
         f"{_AI}.code_source_path": _code,
         f"{_AI}.code_source.root_path": _code_root,
-        f"{_AI}.code_source.include_paths": _code_paths,
+        f"{_AI}.code_source.include_paths": code_paths,
         f"{_AI}.code_source.git.branch": NO_PIN,
         f"{_AI}.code_source.git.commit": NO_PIN,
         f"{_AI}.deployments.0.name": left("a run has one kind of node"),

@@ -1,6 +1,6 @@
 """The YAML of an import. What sgpu would refuse is taken back, and counts as lost."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -67,7 +67,7 @@ def written(
     Raises:
         InvalidInput: what no run is without is missing, or refused.
     """
-    asked, taken = list(fields), list(defaults)
+    asked, taken = [*_once(fields)], list(defaults)
     while True:
         everything = [*taken, *asked]
         puts = [
@@ -91,6 +91,21 @@ def written(
         else:
             one = everything[index]
             asked[index - len(taken)] = replace(one, translation=lost(error.summary, error.hint))
+
+
+def _once(fields: Iterable[FieldTranslation]) -> Iterator[FieldTranslation]:
+    """The fields, of which one is lost that sets a field of ours to another value than one before
+    has."""
+    values: dict[Keys, tuple[Json, FieldTranslation]] = {}
+    for one in fields:
+        puts = [(keys, value) for keys, value in one.translation.puts if keys[-1] != NEXT]
+        others = [values[keys] for keys, value in puts if values.get(keys, (value,))[0] != value]
+        if others:
+            note = f"`{'.'.join(others[0][1].path)}` says something else for the same"
+            yield replace(one, translation=lost(note, "remove one of them"))
+            continue
+        values |= {keys: (value, one) for keys, value in puts}
+        yield one
 
 
 def _needed(one: FieldTranslation) -> bool:

@@ -16,6 +16,7 @@ from sgpu_decl.importing.field_rules import (
     length,
     name_of,
     name_of_file,
+    nodes_of,
     says_nothing,
 )
 from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, text_at
@@ -77,11 +78,6 @@ def read_dstack(file: ForeignFile) -> tuple[ForeignTool, ForeignFile]:
     return DSTACK_TASK, file
 
 
-def _nodes(one: ForeignField) -> int:
-    text = one.beside("nodes") or "1"
-    return int(text) if text.isdecimal() and int(text) > 0 else 1
-
-
 def _least(value: Json) -> int | None:
     """The smallest number of a range: `2`, `2..4`, `2..`, `{min: 2}`."""
     if isinstance(value, dict):
@@ -119,7 +115,7 @@ def _gpu(one: ForeignField) -> Translation:
 
 
 def _puts(one: ForeignField, kind: str, each: int) -> tuple[tuple[Keys, Json], ...]:
-    return put("type", kind), put("gpus", each * _nodes(one))
+    return put("type", kind), put("gpus", each * nodes_of(one, "nodes"))
 
 
 def _parsed(value: Json) -> tuple[list[str], Json, str] | None:
@@ -146,7 +142,7 @@ def _parsed(value: Json) -> tuple[list[str], Json, str] | None:
 def _num_nodes(one: ForeignField) -> Translation:
     if at(one.block, "resources.gpu") is not None:
         return carried()
-    return changed("one rank on each node", put("gpus", _nodes(one)))
+    return changed("one rank on each node", put("gpus", nodes_of(one, "nodes")))
 
 
 def _variable(one: ForeignField) -> Translation:
@@ -327,7 +323,9 @@ DSTACK_TASK = ForeignTool(
             "dstack starts machines; this run is for this machine", hint="write `backend`"
         ),
         "resources.gpu": lambda one: changed(
-            "without a GPU ranks are on the CPU", put("type", "CPU"), put("gpus", _nodes(one))
+            "without a GPU ranks are on the CPU",
+            put("type", "CPU"),
+            put("gpus", nodes_of(one, "nodes")),
         ),
         "stop_duration": lambda _: changed("dstack waits 5 minutes", put("grace", "5m")),
     },

@@ -187,6 +187,27 @@ def length(field: str, unit: float = 1, note: str | None = None) -> Rule:
     return rule
 
 
+def code_root(one: ForeignField) -> Translation:
+    text = one.text.strip()
+    if "$" in text or text.startswith("~"):
+        return lost(f"`{text}` depends on the machine", "write `code: {root: …}`")
+    root = one.file.relative(text)
+    return carried() if root == "." else carried(put("code.root", root))
+
+
+def code_paths(one: ForeignField) -> Translation:
+    paths = one.value if isinstance(one.value, list) else []
+    if not paths:
+        return lost("it is no list of paths")
+    return changed("all else is excluded", put("code.exclude", only([*map(str, paths)])))
+
+
+def nodes_of(one: ForeignField, field: str) -> int:
+    """The number of nodes that a field of the block says, or one."""
+    text = one.beside(field) or "1"
+    return int(text) if text.isdecimal() and int(text) > 0 else 1
+
+
 def only(paths: list[str]) -> list[str]:
     """The patterns that exclude all but these files and folders, as git reads them."""
     patterns = ["/*"]

@@ -4,11 +4,13 @@ import os
 from dataclasses import field
 from pathlib import Path
 
+from sgpu_decl.code.repository import repository_top
 from sgpu_decl.diagnostics.diagnostic import has_errors
 from sgpu_decl.errors import InvalidInput, SgpuError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.planning.project_text import invalid_file, read_bytes
+from sgpu_decl.regular_files import is_below
 from sgpu_decl.text.file_limits import PROJECT_FILE
 from sgpu_decl.text.yaml_nodes import Mapping, Node, Scalar, Sequence, is_nothing, resolve
 from sgpu_decl.text.yaml_reader import load
@@ -74,10 +76,15 @@ class ForeignFile:
             return path
         return Path(os.path.relpath(self.folder / path, self.target)).as_posix()
 
+    def may_name(self, path: Path) -> bool:
+        """Whether a file may be read: somebody else's must not show other files of this user."""
+        top = repository_top(self.folder) or self.folder
+        return is_below(os.path.realpath(path), os.path.realpath(top))
+
     def text_of(self, path: str) -> str | None:
         """The text of a file that the file names; None where it is not here."""
         found = self.folder / path
-        if not found.is_file() or found.stat().st_size > _LARGEST:
+        if not found.is_file() or not self.may_name(found) or found.stat().st_size > _LARGEST:
             return None
         try:
             return read_bytes(found).decode()

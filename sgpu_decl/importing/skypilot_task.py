@@ -14,9 +14,11 @@ from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.importing.command_script import Shell, command_of, packages
 from sgpu_decl.importing.field_rules import (
     NO_CODE,
+    code_root,
     left,
     name_of,
     name_of_file,
+    nodes_of,
     secret_of_user,
 )
 from sgpu_decl.importing.foreign_file import ForeignField, ForeignFile, at, text_at
@@ -72,17 +74,13 @@ def read_skypilot(file: ForeignFile) -> tuple[ForeignTool, ForeignFile]:
     return SKYPILOT_TASK, file
 
 
-def _nodes(one: ForeignField) -> int:
-    text = one.beside("num_nodes") or "1"
-    return int(text) if text.isdecimal() and int(text) > 0 else 1
-
-
 def _gpus(one: ForeignField, found: list[tuple[str, float]]) -> Translation:
     """The first of some accelerators, of a node each."""
     name, count = found[0]
     gpu_type = GpuType.find(name)
     each = max(1, round(count))
-    puts = (put("type", str(gpu_type) if gpu_type else "GPU"), put("gpus", each * _nodes(one)))
+    gpus = each * nodes_of(one, "num_nodes")
+    puts = put("type", str(gpu_type) if gpu_type else "GPU"), put("gpus", gpus)
     notes = [
         *([f"sgpu knows no `{name}`"] if gpu_type is None else []),
         *([f"a rank has a whole GPU, not {count}"] if count != each else []),
@@ -133,23 +131,17 @@ def _num_nodes(one: ForeignField) -> Translation:
         return carried()
     if any(at(one.block, f"resources.{key}") is not None for key in ("any_of", "ordered")):
         return carried()
-    return changed("one rank on each node", put("gpus", _nodes(one)))
+    return changed("one rank on each node", put("gpus", nodes_of(one, "num_nodes")))
 
 
 def _no_gpu(one: ForeignField) -> Translation:
     if any(at(one.block, f"resources.{key}") is not None for key in ("any_of", "ordered")):
         return carried()
     return changed(
-        "without accelerators ranks are on the CPU", put("type", "CPU"), put("gpus", _nodes(one))
+        "without accelerators ranks are on the CPU",
+        put("type", "CPU"),
+        put("gpus", nodes_of(one, "num_nodes")),
     )
-
-
-def _workdir(one: ForeignField) -> Translation:
-    text = one.text.strip()
-    if "$" in text or text.startswith("~"):
-        return lost(f"`{text}` depends on the machine", "write `code: {root: …}`")
-    root = one.file.relative(text)
-    return carried() if root == "." else carried(put("code.root", root))
 
 
 def _variable(one: ForeignField) -> Translation:
@@ -249,7 +241,7 @@ SKYPILOT_TASK = ForeignTool(
         "name": name_of,
         "workdir.url": left("the code is a folder here", "clone it, and import the task there"),
         "workdir.ref": left("the code is a folder here", "check the revision out"),
-        "workdir": _workdir,
+        "workdir": code_root,
         "num_nodes": _num_nodes,
         **{f"resources.{key}": rule for key, rule in _RESOURCES.items()},
         "envs.*": _variable,

@@ -41,14 +41,14 @@ def _line(word: str, one: "FieldTranslation") -> str:
     elif said.puts:
         line += f" -> {', '.join(map(_set, said.puts))}"
     why = "; ".join(filter(None, (said.note, said.hint)))
-    return f"{line}: {why}" if why else line
+    return line + (f"{'; ' if said.puts else ': '}{why}" if why else "")
 
 
 def _set(put: "tuple[Keys, Json]") -> str:
     """A field of ours, with its value if that is short."""
     path, value = put
     field, text = ".".join(path).removesuffix(".+"), json_text(value)
-    return field if len(text) > _LONGEST or "\\n" in text else f"{field}: {text}"
+    return field if len(text) > _LONGEST or "\\n" in text else f"{field} = {text}"
 
 
 def _targets(one: "FieldTranslation") -> list[str]:

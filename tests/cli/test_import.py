@@ -18,7 +18,7 @@ def test_the_yaml_goes_to_stdout_and_the_fields_to_stderr(sgpu: Shell) -> None:
     assert "name: train\n" in done.out
     assert "carried  experiment_name -> name\n" in done.err
     assert "lost     compute.node_pool_id: " in done.err
-    assert 'default  max_retries -> retry.max: 3, retry.on: ["infra", "error"]: ' in done.err
+    assert 'default  max_retries -> retry.max = 3, retry.on = ["infra", "error"]; ' in done.err
     assert "theirs.yaml: 6 carried, 0 changed, 1 lost; 3 defaults of the tool\n" in done.err
 
 

@@ -140,6 +140,14 @@ def test_a_command_elsewhere_is_said_to_be_there(bundle: Write) -> None:
     assert found.hints[path] == "write its content as `command`"
 
 
+def test_a_file_of_somebody_else_shows_no_other_files(bundle: Write, tmp_path: Path) -> None:
+    (tmp_path.parent / "secret.sh").write_text("password")
+    (tmp_path / "link.sh").symlink_to(tmp_path.parent / "secret.sh")
+    for path in ("../secret.sh", "link.sh"):
+        found = bundle({"deployments": [{"command_path": path, "compute": COMPUTE}]})
+        assert "password" not in found.file.text
+
+
 def test_the_fields_of_the_task_are_those_of_the_run(bundle: Write) -> None:
     found = bundle(
         {

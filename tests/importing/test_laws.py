@@ -233,10 +233,24 @@ def _is_there(value: Any, block: Any, path: tuple[str, ...]) -> bool:
     return bool(block == value)
 
 
+def outcome(path: Path, tool: str) -> ImportedFile | None:
+    """The import of a file; None where it is refused, with a way out."""
+    try:
+        imported = import_file(path, tool=tool)
+    except SgpuError as error:
+        event("refused" if error.hint or error.diagnostics else str(error))
+        return None
+    event(f"{len(imported.of(Fate.LOST))} lost")
+    return imported
+
+
+def law(examples: int) -> settings:
+    fixture = HealthCheck.function_scoped_fixture  # each example writes the file anew
+    return settings(deadline=None, max_examples=examples, suppress_health_check=[fixture])
+
+
 @pytest.mark.parametrize("tool", sorted(TABLES))
-@settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@law(80)
 @given(data=st.data())
 def test_every_field_is_carried_changed_or_lost(
     tmp_path: Path, tool: str, data: st.DataObject
@@ -244,38 +258,18 @@ def test_every_field_is_carried_changed_or_lost(
     content = data.draw(files(tool))
     path = tmp_path / "theirs.yaml"
     path.write_text(json.dumps(content, ensure_ascii=False))
-    try:
-        imported = import_file(path, tool=tool)
-    except SgpuError as error:
-        refused = error
-    else:
-        refused = None
-    if refused is not None:
-        assert refused.hint or refused.diagnostics, refused
-        event("refused")
-        return
-    event(f"{sum(one.translation.fate is Fate.LOST for one in imported.fields)} lost")
-    check(imported, content)
-    assert import_file(path, tool=tool) == imported
+    imported = outcome(path, tool)
+    if imported is not None:
+        check(imported, content)
+        assert import_file(path, tool=tool) == imported
 
 
-@settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@law(80)
 @given(content=bundles())
 def test_every_field_of_a_bundle_is_carried_changed_or_lost(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "databricks.yml"
     path.write_text(json.dumps(content, ensure_ascii=False))
     (tmp_path / "run.sh").write_text("#!/bin/bash\ncd $CODE_SOURCE_PATH\npython train.py\n")
-    try:
-        imported = import_file(path)
-    except SgpuError as error:
-        refused = error
-    else:
-        refused = None
-    if refused is not None:
-        assert refused.hint or refused.diagnostics, refused
-        event("refused")
-        return
-    event(f"{sum(one.translation.fate is Fate.LOST for one in imported.fields)} lost")
-    check(imported, content)
+    imported = outcome(path, "bundle")
+    if imported is not None:
+        check(imported, content)
