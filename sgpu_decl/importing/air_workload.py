@@ -152,6 +152,8 @@ def _default_base(number: str, where: str) -> Rule:
     def rule(one: ForeignField) -> Translation:
         if isinstance(at(one.block, "environment.dependencies"), Scalar):
             return carried()  # the file has a version
+        if at(one.block, "environment.unity_catalog_image") is not None:
+            return carried()  # the image has the packages
         return changed(f"the default of {where}", put("env.base", f"gpu-{number}"))
 
     return rule

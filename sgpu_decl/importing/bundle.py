@@ -68,6 +68,7 @@ _MAPPINGS = (
 )  # fmt: skip
 
 
+_IMAGE = "ai_runtime_task.unity_catalog_image_path"  # it has the packages
 _BACKEND = ("defaults", "run", "backend")
 _ROOT = ForeignTool(
     what="a bundle",
@@ -379,7 +380,7 @@ class _Job:
             users = [
                 self.runs[str(text_at(task, "task_key"))]
                 for task in _gpu_tasks(self.job)
-                if text_at(task, "environment_key") == key
+                if text_at(task, "environment_key") == key and at(task, _IMAGE) is None
             ]
             start = (*self.start, "environments", str(index))
             for one in translated(_ENVIRONMENT, item, self.file, start)[0]:

@@ -123,25 +123,14 @@ def version(one: ForeignField) -> Translation:
 
 
 def requirement(one: ForeignField) -> Translation:
-    """A line of what pip is given. sgpu resolves them here, once, and sends the packages."""
+    """A line that the platform gives to its installer, as sgpu lets it do, too."""
     text = one.text.strip()
-    if not text.startswith("-"):
-        if text.startswith(_IN_WORKSPACE):
-            return lost("it lies in the workspace, and packages are found here", _BESIDE)
-        is_path = text.startswith(("./", "../")) or text.endswith(".whl")
-        return carried(put(_REQUIRED, one.file.relative(text) if is_path else text))
-    if re.match(r"(-i|-f|--index-url|--extra-index-url|--find-links)[ =]", text):
-        return carried(put(_REQUIRED, text))
-    if re.match(r"(-r|--requirement)[ =]", text):
-        return lost("a run has one list of packages", "write the lines of the file here")
-    return lost(
-        "it is an option of pip, and uv installs the packages", "see `docs/environments.md`"
-    )
-
-
-_REQUIRED = f"env.dependencies.{NEXT}"
-_IN_WORKSPACE = ("/Workspace/", "/Volumes/", "/Users/", "dbfs:/")
-_BESIDE = "copy it beside this file, and write its path"
+    if text.startswith(("./", "../")) or (text.endswith(".whl") and not text.startswith("/")):
+        return lost(
+            "the platform installs the packages, and this one lies here",
+            "copy it to a volume, and write its path: `/Volumes/…`",
+        )
+    return carried((("env", "dependencies", NEXT), text))
 
 
 def priority_class(one: ForeignField) -> Translation:

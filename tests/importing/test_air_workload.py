@@ -103,16 +103,19 @@ def test_the_older_form_has_what_no_run_has(imported: Import) -> None:
     assert all(found.notes[path] for path in lost)
 
 
-def test_packages_that_only_the_workspace_has_are_lost(imported: Import) -> None:
+def test_packages_are_installed_by_the_platform(imported: Import) -> None:
+    lines = ["numpy", "-f https://x/w", "/Volumes/a/b/c/x.whl", "-r /Workspace/r.txt", "--no-deps"]
     found = imported(
-        LEAST
-        + "environment: {dependencies: [numpy, ./dist/a-1-py3-none-any.whl, '-f https://x/w', "
-        + "/Volumes/a/b/c/x.whl, '-r /Workspace/r.txt', --no-deps]}\n"
+        LEAST + f"environment: {{dependencies: {[*lines, './a-1-py3-none-any.whl']}}}\n"
     )
-    assert found.yaml["env"]["dependencies"] == [
-        "numpy", "dist/a-1-py3-none-any.whl", "-f https://x/w",
-    ]  # fmt: skip
-    assert found.of(Fate.LOST) == {f"environment.dependencies.{index}" for index in (3, 4, 5)}
+    assert found.yaml["env"]["dependencies"] == lines
+    assert found.of(Fate.LOST) == {"environment.dependencies.5"}
+
+
+def test_an_image_has_the_packages(imported: Import) -> None:
+    found = imported(LEAST + "environment: {unity_catalog_image: 'a.b.c:1'}\n")
+    assert found.yaml["image"] == "a.b.c:1"
+    assert "env" not in found.yaml
 
 
 def test_bases_come_below_the_workload(imported: Import, tmp_path: Path) -> None:

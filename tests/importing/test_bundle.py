@@ -163,6 +163,7 @@ def test_the_fields_of_the_task_are_those_of_the_run(bundle: Write) -> None:
     assert run["retry"] == {"max": 2, "on": ["infra", "error"], "backoff": "30s"}
     assert run["mlflow"] == {"experiment": "/Workspace/Users/a/all/exp", "run_name": "first"}
     assert (run["pool"], run["priority"], run["image"]) == ("on_demand", "critical", "a.b.c:1")
+    assert "env" not in run
     assert found.of(Fate.LOST) == set()
 
 
