@@ -36,6 +36,7 @@ from sgpu_decl.importing.translation import (
     Keys,
     Translation,
     carried,
+    changed,
     lost,
     put,
 )
@@ -83,7 +84,7 @@ _ROOT = ForeignTool(
             else lost("files outside of the bundle are not read", "copy them into its folder")
         ),
         "variables.*.default": lambda one: carried((("variables", *one.path[1:]), one.value)),
-        "variables.*.description": lambda one: carried((("variables", *one.path[1:]), one.text)),
+        "variables.*.description": lambda one: _described(one),
         "variables.*.type": says_nothing,  # `complex`: a list or mapping, which its default is
         "variables.*.lookup": lambda one: carried((("variables", *one.path[1:]), one.value)),
         "variables.*": lambda one: carried((("variables", one.key), one.value)),
@@ -135,6 +136,14 @@ _ENVIRONMENT = ForeignTool(
     },
     absent={},
 )
+
+
+def _described(one: ForeignField) -> Translation:
+    name, said = one.path[1], (one.path, one.text)
+    variable = at(one.block, f"variables.{name}")
+    if at(variable, "default") is not None or at(variable, "lookup") is not None:
+        return carried(said)
+    return changed("it has no default", said, hint=f"give it: `--var {name}=…`, or a `default`")
 
 
 def _target_variable(one: ForeignField) -> Translation:
