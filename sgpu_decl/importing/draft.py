@@ -14,8 +14,9 @@ from sgpu_decl.config.project_files import nothing_included, read_files
 from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.errors import InvalidInput
+from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.importing.foreign_tool import FieldTranslation
-from sgpu_decl.importing.translation import NEXT, Fate, Keys, lost
+from sgpu_decl.importing.translation import NEXT, Fate, Keys, changed, lost
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.text import yaml_nodes
 from sgpu_decl.text.yaml_format import formatted
@@ -53,44 +54,83 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenYaml:
+    """The YAML, the fields, some of which are lost now, the defaults that are left, and warnings
+    about the YAML."""
+
+    text: str
+    fields: tuple[FieldTranslation, ...]
+    defaults: tuple[FieldTranslation, ...]
+    findings: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Put:
+    """A value in the YAML: its path there, and which of the values of which translation it is."""
+
+    path: Keys
+    of: int
+    number: int
+
+    @property
+    def is_needed(self) -> bool:
+        return _is_needed(self.path)
+
+
 def written(
     fields: Sequence[FieldTranslation], defaults: Sequence[FieldTranslation], header: str
-) -> tuple[str, tuple[FieldTranslation, ...], tuple[FieldTranslation, ...], tuple[Diagnostic, ...]]:
+) -> WrittenYaml:
     """The YAML that says what the fields became.
 
     Args:
         header: comments in front of it.
 
-    Returns:
-        The text, the fields, some of which are lost now, the defaults that are left, and warnings.
-
     Raises:
         InvalidInput: what no run is without is missing, or refused.
     """
-    asked, taken = [*_once(fields)], list(defaults)
+    said = [*defaults, *_once(fields)]
     while True:
-        everything = [*taken, *asked]
-        puts = [
-            (path, value, index)
-            for index, one in enumerate(everything)
-            for path, value in one.translation.puts
-        ]
-        content, paths = _assembled(puts)
+        content, puts = _assembled(said)
         text = header + yaml.dump(
             content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100
         )
         findings = _findings(text, content)
-        error = next((one for one in findings if one.severity is Severity.ERROR), None)
-        if error is None:
-            return formatted(text, _FILE)[0] or text, tuple(asked), tuple(taken), findings
-        index = _cause(error, text, paths)
-        if index is None or _needed(everything[index]):
-            raise _refused(error, None if index is None else everything[index], asked)
-        if index < len(taken):
-            del taken[index]
-        else:
-            one = everything[index]
-            asked[index - len(taken)] = replace(one, translation=lost(error.summary, error.hint))
+        errors = [one for one in findings if one.severity is Severity.ERROR]
+        if not errors:
+            return WrittenYaml(
+                text=formatted(text, _FILE)[0] or text,
+                fields=tuple(said[len(defaults) :]),
+                defaults=tuple(one for one in said[: len(defaults)] if _says_something(one)),
+                findings=findings,
+            )
+        causes = [(error, _cause(error, text, puts)) for error in errors]
+        wrong = [(error, put) for error, put in causes if put is not None and not put.is_needed]
+        if not wrong:
+            error, put = causes[0]
+            raise _refused(error, None if put is None else said[put.of], said)
+        for of in {put.of for _, put in wrong}:
+            numbers = {put.number for _, put in wrong if put.of == of}
+            error = next(error for error, put in wrong if put.of == of)
+            said[of] = _without(said[of], numbers, error)
+
+
+def _without(one: FieldTranslation, numbers: set[int], error: Diagnostic) -> FieldTranslation:
+    """A field without some of its values. It is lost, unless it has what no run is without."""
+    puts = [put for number, put in enumerate(one.translation.puts) if number not in numbers]
+    if not any(_is_needed(path) for path, _ in puts):
+        return replace(one, translation=lost(error.summary, error.hint))
+    note = "; ".join(filter(None, (one.translation.note, f"without the rest: {error.summary}")))
+    return replace(one, translation=changed(note, *puts, hint=error.hint))
+
+
+def _is_needed(path: Keys) -> bool:
+    """Whether a path is that of a field which no run is without: in a run file, or in a project."""
+    return path[-1] in NEEDED and len(path) in (1, 3)
+
+
+def _says_something(one: FieldTranslation) -> bool:
+    return one.translation.fate is not Fate.LOST
 
 
 def _once(fields: Iterable[FieldTranslation]) -> Iterator[FieldTranslation]:
@@ -108,10 +148,6 @@ def _once(fields: Iterable[FieldTranslation]) -> Iterator[FieldTranslation]:
         yield one
 
 
-def _needed(one: FieldTranslation) -> bool:
-    return any(path[-1] in NEEDED and len(path) in (1, 3) for path, _ in one.translation.puts)
-
-
 def _refused(
     error: Diagnostic, one: FieldTranslation | None, fields: Sequence[FieldTranslation]
 ) -> InvalidInput:
@@ -121,7 +157,7 @@ def _refused(
         summary = f"`{'.'.join(one.path)}` cannot be imported: {error.summary}"
         findings = (Diagnostic(code=_CODE, summary=summary, hint=error.hint, place=one.place),)
         return InvalidInput(summary, hint=error.hint, code=_CODE, diagnostics=findings)
-    said = [(one, one.translation) for one in fields if one.translation.fate is Fate.LOST]
+    lacking = [one for one in fields if one.translation.fate is Fate.LOST and one.place]
     return InvalidInput(
         f"no run can be made of the file: {error.summary}",
         hint=error.hint,
@@ -129,32 +165,31 @@ def _refused(
         diagnostics=tuple(
             Diagnostic(
                 code=_CODE,
-                summary=f"`{'.'.join(one.path)}` is lost: {lost.note}",
-                hint=lost.hint,
+                summary=f"`{'.'.join(one.path)}` is lost: {one.translation.note}",
+                hint=one.translation.hint,
                 place=one.place,
             )
-            for one, lost in said
+            for one in lacking
         ),
     )
 
 
-def _assembled(
-    puts: Iterable[tuple[Keys, Json, int]],
-) -> tuple[dict[str, Any], list[tuple[Keys, int]]]:
-    """The values as one mapping, and where each of them lies, with the index of its field."""
+def _assembled(said: Iterable[FieldTranslation]) -> tuple[dict[str, Any], list[_Put]]:
+    """The values of translations as one mapping, and where each of them lies."""
     content: dict[str, Any] = {}
-    paths: list[tuple[Keys, int]] = []
-    for path, value, index in puts:
-        block: Any = content
-        for key, below in pairwise(path):
-            block = block.setdefault(key, [] if below == NEXT else {})
-        key = str(len(block)) if isinstance(block, list) else path[-1]
-        if isinstance(block, list):
-            block.append(value)
-        else:
-            block[key] = value
-        paths.append(((*path[:-1], key), index))
-    return _ordered(content), paths
+    puts: list[_Put] = []
+    for of, one in enumerate(said):
+        for number, (path, value) in enumerate(one.translation.puts):
+            block: Any = content
+            for key, below in pairwise(path):
+                block = block.setdefault(key, [] if below == NEXT else {})
+            key = str(len(block)) if isinstance(block, list) else path[-1]
+            if isinstance(block, list):
+                block.append(value)
+            else:
+                block[key] = value
+            puts.append(_Put(path=(*path[:-1], key), of=of, number=number))
+    return _ordered(content), puts
 
 
 def _ordered(content: dict[str, Any]) -> dict[str, Any]:
@@ -195,16 +230,16 @@ def _revision() -> dict[str, str]:
     return {"commit": "0" * 40, "branch": "main", "dirty": "false"}
 
 
-def _cause(error: Diagnostic, text: str, paths: Sequence[tuple[Keys, int]]) -> int | None:
-    """The index of the field that an error is about: the last one that starts at its place or
-    before. An error at the start of the file is about none."""
+def _cause(error: Diagnostic, text: str, puts: Sequence[_Put]) -> _Put | None:
+    """The value that an error is about: the last one that starts at its place or before. An error
+    at the start of the file is about none."""
     document, _ = load_file(text, _FILE)
     if document is None or error.place is None:
         return None
     end = (error.place.line, error.place.column)
-    starts = [(_start(document.root, path), index) for path, index in paths]
-    before = [(start, index) for start, index in starts if start <= end]
-    return max(before)[1] if before else None
+    starts = [(_start(document.root, put.path), put) for put in puts]
+    before = [(start, put) for start, put in starts if start <= end]
+    return max(before, key=lambda one: one[0])[1] if before else None
 
 
 def _start(node: Node, path: Keys) -> tuple[int, int]:

@@ -93,11 +93,11 @@ def import_file(path: Path, *, tool: str | None = None, write: Path | None = Non
         root=root,
     )
     fields, defaults = TOOLS[known](file)
-    text, kept, stated, findings = written(fields, defaults, _header(path))
+    done = written(fields, defaults, _header(path))
     if write is not None:
         try:
             write.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(write, text.encode(), mode=0o666)
+            write_atomic(write, done.text.encode(), mode=0o666)
         except OSError as error:
             raise SgpuError(
                 f"`{write}` cannot be written: {error_text(error)}",
@@ -105,9 +105,15 @@ def import_file(path: Path, *, tool: str | None = None, write: Path | None = Non
                 code="unwritable",
             ) from None
     return ImportedFile(
-        tool=known, file=os.fspath(path), text=text, fields=kept, defaults=stated, findings=findings
+        tool=known,
+        file=os.fspath(path),
+        text=done.text,
+        fields=done.fields,
+        defaults=done.defaults,
+        findings=done.findings,
     )
 
 
 def _header(path: Path) -> str:
-    return f"# From `{path.name}`, by `sgpu import`, which says what is changed or lost.\n"
+    name = "".join(letter if letter.isprintable() else "?" for letter in path.name)
+    return f"# From `{name}`, by `sgpu import`, which says what is changed or lost.\n"

@@ -132,6 +132,15 @@ def test_the_command_and_the_files_beside_it_stand_in_the_run(
     assert run["parameters"] == {"lr": 0.1}
 
 
+def test_a_variable_that_sgpu_refuses_costs_no_command(bundle: Write, tmp_path: Path) -> None:
+    variables = [{"name": "RANK", "value": "1"}, {"name": "A", "value": "1"}]
+    (tmp_path / "env_vars.json").write_text(json.dumps(variables))
+    found = bundle()
+    assert found.yaml["runs"]["train"]["env"]["variables"] == {"A": "1"}
+    path = "resources.jobs.nightly.tasks.0.ai_runtime_task.deployments.0.command_path"
+    assert "without the rest: sgpu sets `RANK` itself" in found.notes[path]
+
+
 def test_a_command_elsewhere_is_said_to_be_there(bundle: Write) -> None:
     deployment = {"command_path": "/Workspace/Shared/run.sh", "compute": COMPUTE}
     found = bundle({"deployments": [deployment]})
