@@ -96,7 +96,7 @@ ANSWERS = {
     ),
     "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
     "fetch": _answer("folder files bytes lacking", "The folder of the files; `lacking` names the missing files.", stable=False),
-    "import": _answer("tool file written text fields defaults findings", "The tool of the file, and its YAML (`text`), which `written` names if it is a file. `fields`: each field of the file, its `fate` (`carried`, `changed` or `lost`), our fields (`to`), a `note`, a `hint`, and its place. `defaults`: what the tool does where the file says nothing. `findings`: warnings about the YAML.", stable=False, inside="findings[]=A-diagnostic"),
+    "import": _answer("tool file written text fields defaults findings", "The tool of the file, and its YAML (`text`), which `written` names if it is a file. `fields`: what became of each field of the file. `defaults`: what the tool does where the file says nothing, and sgpu would do otherwise. `findings`: warnings about the YAML.", stable=False, inside="fields[]=An-imported-field defaults[]=A-default-of-another-tool findings[]=A-diagnostic"),
     "bundle render": _answer("file jobs changed findings", "The file that has the jobs, the names of the jobs, and warnings. `changed` says whether the command changed the file or, with `--check`, would change it.", stable=False, inside="findings[]=A-diagnostic"),
     "state list": _answer("resources", "One object for each recorded resource.", stable=False, inside="resources[]=A-recorded-resource"),
     "state show": _answer("address backend owner gone attempt state spec", "One recorded resource.", stable=False),
@@ -354,6 +354,16 @@ OBJECTS = {
             "related": "other places: `file`, `line`, `column` and `note`",
         },
         inside={"related[]": "A related place"},
+    ),
+    "An imported field": Object(
+        {
+            "field": "its path in the file", "fate": "`carried`, `changed` or `lost`", "to": "the paths of our fields that say it",
+            "note": "what is different, or why it is lost; or `null`", "hint": "what to do, or `null`",
+            "file": "that has it", "line": "from 1", "column": "from 1",
+        }
+    ),
+    "A default of another tool": Object(
+        {"field": "the path of the field that the file does not have", "to": "the paths of our fields that say it", "note": "what the tool does, or `null`"}
     ),
     "A related place": Object({"file": "a path", "line": "from 1", "column": "from 1", "note": "a description"}),
     "A changed field": Object({"path": "such as `args.lr`", **_VALUES}),

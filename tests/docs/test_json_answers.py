@@ -57,6 +57,7 @@ COMMANDS = {
     "gpus": "",
     "gc": "--dry-run --keep-last 0",
     "doctor": "",
+    "import": "theirs.txt --from skypilot",
     "init": "elsewhere",
     "version": "",
     "destroy": "-y",
@@ -70,7 +71,6 @@ ELSEWHERE = {
     "bundle render",
     "dev workspace",
     "doctor probe",
-    "import",
     "mlflow sync",
     "run",
     "stacks",
@@ -110,6 +110,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
     (folder / "run.yaml").write_text(RUN.replace("FAILS", "false"))
     (folder / "sweep.yaml").write_text(SWEEP)
     (folder / "NOTES.md").write_text("")
+    (folder / "theirs.txt").write_text("run: python train.py\n")
     (folder / "train.py").write_text(TRAIN)
     shell = Shell(folder, dict(os.environ))
     shell.done("apply", "-y")
