@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.importing.bundle_task import BUNDLE_TASK, KINDS
 from sgpu_decl.importing.field_rules import (
+    as_text,
     grant,
     left,
     platform,
@@ -97,22 +98,27 @@ _ROOT = ForeignTool(
         ),
         "targets.*.workspace.*": left("staging and state lie elsewhere", "see `docs/state.md`"),
         "targets.*.resources": left(
-            "changes of resources in a target", "write them under `targets.NAME.runs` and `jobs`"
+            "import does not read changes of jobs in a target",
+            "write them under `targets.NAME.runs` and `jobs`",
         ),
-        "targets.*.run_as": left("who runs the jobs", "write `run_as` in the target"),
+        "targets.*.run_as.user_name": lambda one: carried(
+            ((*one.path[:3], "user"), one.text),
+        ),
+        "targets.*.run_as.service_principal_name": lambda one: carried(
+            ((*one.path[:3], "service_principal"), one.text),
+        ),
         "targets.*.git.branch": lambda one: carried(((*one.path[:2], "branch"), one.text)),
         "targets.*.*": left(_STAYS, "look at `sgpu explain project.targets`"),
         "workspace.host": lambda one: carried(((*_BACKEND, "host"), one.text)),
         "workspace.profile": lambda one: carried(((*_BACKEND, "profile"), one.text)),
         "workspace.*": left("staging and state lie elsewhere", "see `docs/state.md`"),
-        "run_as": left("who runs the jobs", "write `run_as` in the job, or in the target"),
-        "permissions": left(
-            "of all resources", "write `permissions` in `defaults: {run: …, job: …}`"
-        ),
-        "presets.*": left("write `presets` in a target", "see `docs/yaml.md`"),
+        "run_as.user_name": as_text("defaults.job.run_as.user"),
+        "run_as.service_principal_name": as_text("defaults.job.run_as.service_principal"),
+        "permissions.#": lambda one: _below(("defaults", "job"), grant(one)),
+        "presets.*": left("a project has presets in its targets", "see `docs/yaml.md`"),
         "artifacts.*": lambda one: _artifact(one),
         "sync.*": left("sgpu sends the code of each run", "write `code` of the run"),
-        "resources.*.*": left("no job with a GPU task", _IN_BUNDLE),
+        "resources.*.*": left("it is no job with a GPU task", _IN_BUNDLE),
         "python": left("what the program adds is not in this file", "write it as runs and jobs"),
         "scripts": left(_STAYS, _IN_BUNDLE),
         "experimental": left(_STAYS, _IN_BUNDLE),
@@ -372,9 +378,8 @@ class _Job:
             yield self._field(("permissions",), carried(), node)
         for index, item in enumerate(yaml_nodes.children(node)):
             one = ForeignField(path=(str(index),), node=item, file=self.file, block=self.job)
-            said = grant(one)
-            puts = tuple((("jobs", self.name, *path), value) for path, value in said.puts)
-            yield self._field(("permissions", str(index)), replace(said, puts=puts), item)
+            said = _below(("jobs", self.name), grant(one))
+            yield self._field(("permissions", str(index)), said, item)
 
     def _environments(self, node: Node) -> Iterator[FieldTranslation]:
         """Each field of an environment becomes one of the runs whose tasks have that."""
@@ -420,10 +425,11 @@ class _Job:
             new, more = translated(BUNDLE_TASK, task, self.file, (*self.start, *start))
             for one in new:  # its key has what the job says of the task
                 is_key = one.path[-1] == "task_key"
-                fields.append(
-                    replace(one, translation=said) if is_key else _below(("runs", run), one)
-                )
-            defaults += [_below(("runs", run), one) for one in more]
+                of_run = _below(("runs", run), one.translation)
+                fields.append(replace(one, translation=said if is_key else of_run))
+            defaults += [
+                replace(one, translation=_below(("runs", run), one.translation)) for one in more
+            ]
         return fields, defaults
 
     def _task_of(self, task: yaml_nodes.Mapping, key: str, environments: Json) -> Translation:
@@ -449,9 +455,9 @@ class _Job:
         return carried((("jobs", self.name, "tasks", run_name(key)), said))
 
 
-def _below(start: Keys, one: FieldTranslation) -> FieldTranslation:
-    puts = tuple(((*start, *path), value) for path, value in one.translation.puts)
-    return replace(one, translation=replace(one.translation, puts=puts))
+def _below(start: Keys, said: Translation) -> Translation:
+    """The same with fields of ours that are those of a block."""
+    return replace(said, puts=tuple(((*start, *path), value) for path, value in said.puts))
 
 
 def _misshapen(key: str, value: Json) -> str | None:

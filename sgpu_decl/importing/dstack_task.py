@@ -228,7 +228,7 @@ def _retry(one: ForeignField) -> Translation:
         ours for ours, theirs in (("infra", "interruption"), ("error", "error")) if theirs in listed
     ]
     if not on:
-        return lost("sgpu waits for GPUs as long as it takes, or fails", "apply again")
+        return lost("sgpu does not ask again for GPUs that a platform lacks", "apply again")
     return changed(
         "dstack tries again for a time; sgpu counts, and `max` is yours to choose",
         put("retry.max", 3),
@@ -297,7 +297,9 @@ DSTACK_TASK = ForeignTool(
         "repos.#": _repo,
         "files.#": _file,
         "volumes.#": _DATA,
-        "priority": left("no queue has it", "write `pool` and `priority`, where there are pools"),
+        "priority": left(
+            "sgpu has no such queue", "write `pool` and `priority`, where there are pools"
+        ),
         "ports": left("sgpu opens no ports"),
         "shell": lambda one: (
             carried()

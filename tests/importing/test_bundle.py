@@ -233,9 +233,12 @@ def test_files_variables_and_targets_of_the_bundle(bundle: Write, tmp_path: Path
         job={"name": "${bundle.target} nightly", "description": "of ${resources.jobs.a.id}"},
         root={
             "include": ["more/*.yml"],
+            "run_as": {"user_name": "a@example.com"},
+            "permissions": [{"level": "CAN_VIEW", "group_name": "ml"}],
             "targets": {
                 "dev": {"mode": "development", "default": True},
                 "prod": {
+                    "run_as": {"service_principal_name": "1f3e"},
                     "variables": {"gpus": 16},
                     "workspace": {"host": "https://dbc-1.cloud.databricks.com", "root_path": "/x"},
                 },
@@ -248,6 +251,11 @@ def test_files_variables_and_targets_of_the_bundle(bundle: Write, tmp_path: Path
     assert found.yaml["jobs"]["nightly"]["name"] == "${target.name} nightly"
     assert found.yaml["targets"]["dev"] == {"mode": "development", "default": True}
     assert found.yaml["targets"]["prod"]["variables"] == {"gpus": 16}
+    assert found.yaml["defaults"]["job"] == {
+        "run_as": {"user": "a@example.com"},
+        "permissions": [{"level": "view", "group": "ml"}],
+    }
+    assert found.yaml["targets"]["prod"]["run_as"] == {"service_principal": "1f3e"}
     host = found.yaml["targets"]["prod"]["defaults"]["run"]["backend"]["host"]
     assert host == "https://dbc-1.cloud.databricks.com"
     assert found.of(Fate.LOST) == {
