@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from sgpu_decl.importing.bundle_shapes import misshapen, misshapen_task
 from sgpu_decl.importing.bundle_task import BUNDLE_TASK, KINDS
 from sgpu_decl.importing.field_rules import (
     as_text,
@@ -60,16 +61,6 @@ _SAME = {
     "bundle.git.branch": "${git.branch}",
 }
 _FILES = re.compile(r"\$\{workspace\.(?:file_path|root_path\}/files)\}?/")
-_LISTS = {
-    "environments": "environment_key", "parameters": "name", "job_clusters": "job_cluster_key",
-    "permissions": "level",
-}  # fmt: skip
-_MAPPINGS = (
-    "schedule", "trigger", "health", "run_as", "queue", "email_notifications",
-    "webhook_notifications", "notification_settings", "git_source", "continuous", "tags",
-)  # fmt: skip
-
-
 _IMAGE = "ai_runtime_task.unity_catalog_image_path"  # it has the packages
 _BACKEND = ("defaults", "run", "backend")
 _ROOT = ForeignTool(
@@ -340,7 +331,7 @@ class _Job:
         if yaml_nodes.is_nothing(node):
             yield self._field((key,), carried(), node)
             return
-        if (wrong := _misshapen(key, value)) is not None:
+        if (wrong := misshapen(key, value)) is not None:
             yield self._field((key,), lost(wrong, _CORRECT), node)
             return
         if key == "name":
@@ -383,7 +374,7 @@ class _Job:
 
     def _environments(self, node: Node) -> Iterator[FieldTranslation]:
         """Each field of an environment becomes one of the runs whose tasks have that."""
-        wrong = _misshapen("environments", plain(node))
+        wrong = misshapen("environments", plain(node))
         if wrong is not None or not yaml_nodes.children(node):
             said = carried() if wrong is None else lost(wrong, _CORRECT)
             yield self._field(("environments",), said, node)
@@ -440,9 +431,9 @@ class _Job:
         if is_run:
             order = {name: value[name] for name in ("depends_on", "run_if") if name in value}
             value = {"task_key": key, KINDS[0]: {}, **order}
-        if (wrong := _misshapen_task(value)) is not None:
+        if (wrong := misshapen_task(value)) is not None:
             return lost(wrong, _CORRECT)
-        shaped = environments if _misshapen("environments", environments) is None else []
+        shaped = environments if misshapen("environments", environments) is None else []
         written = self._written({"tasks": [value], "environments": shaped})
         blocks = written.block["tasks"]
         block = blocks.get(key) if isinstance(blocks, dict) else None
@@ -458,37 +449,3 @@ class _Job:
 def _below(start: Keys, said: Translation) -> Translation:
     """The same with fields of ours that are those of a block."""
     return replace(said, puts=tuple(((*start, *path), value) for path, value in said.puts))
-
-
-def _misshapen(key: str, value: Json) -> str | None:
-    """Why a setting is not as the platform has it."""
-    if key in _MAPPINGS and not isinstance(value, dict):
-        return "it is no mapping"
-    if key.endswith("_notifications") and isinstance(value, dict):
-        for event, listed in value.items():
-            whole = isinstance(listed, list) or event.startswith("no_alert")
-            entries = listed if isinstance(listed, list) else []
-            hooks = key.startswith("webhook")
-            if not whole or (
-                hooks and not all(isinstance(one, dict) and "id" in one for one in entries)
-            ):
-                return f"`{event}` is no list of recipients"
-    if key in _LISTS:
-        entries = value if isinstance(value, list) else [None]
-        if not all(isinstance(one, dict) and _LISTS[key] in one for one in entries):
-            return f"it is no list of mappings with `{_LISTS[key]}`"
-    return None
-
-
-def _misshapen_task(task: Mapping[str, Json]) -> str | None:
-    before = task.get("depends_on", [])
-    if not isinstance(before, list) or not all(
-        isinstance(one, dict) and "task_key" in one for one in before
-    ):
-        return "`depends_on` is no list of mappings with `task_key`"
-    for kind in ("notebook_task", "spark_python_task", "compute"):
-        if kind in task and not isinstance(task[kind], dict):
-            return f"`{kind}` is no mapping"
-    if isinstance(block := task.get("notebook_task"), dict) and "notebook_path" not in block:
-        return "`notebook_task` has no `notebook_path`"
-    return None

@@ -118,8 +118,10 @@ class JobRules:
 
     def is_default(self, path: str, value: Json) -> bool:
         """Whether the platform says so by itself where nobody asked for anything at `path`.
-        Settings that are empty are never drift: a platform writes them, or leaves them out."""
-        if value in (None, "", [], {}):
+        Settings that are empty are never drift: a platform writes them, or leaves them out. What
+        people named is there, even where it is empty."""
+        named = value == "" and path.startswith(("parameters.", "tags."))
+        if value in (None, "", [], {}) and not named:
             return True
         default = _default(self, path)
         if default is None:

@@ -185,7 +185,8 @@ def test_the_job_keeps_its_settings_and_other_tasks(bundle: Write, tmp_path: Pat
     found = bundle(
         job={
             "schedule": {"quartz_cron_expression": "0 0 2 * * ?", "timezone_id": "Europe/Berlin"},
-            "parameters": [{"name": "day", "default": "1"}],
+            "parameters": [{"name": "day", "default": "1"}, {"name": "shard", "default": ""}],
+            "tags": {"nightly": ""},
             "email_notifications": {"on_failure": ["a@example.com"]},
             "webhook_notifications": {"on_failure": [{"id": "hook"}]},
             "permissions": [{"level": "CAN_VIEW", "group_name": "ml"}],
@@ -207,7 +208,8 @@ def test_the_job_keeps_its_settings_and_other_tasks(bundle: Write, tmp_path: Pat
             "sql": {"task": {"sql_task": {"warehouse_id": "x"}}, "if": "all_done"},
             "train": {"run": "train", "after": ["prep"]},
         },
-        "parameters": {"day": "1"},
+        "parameters": {"day": "1", "shard": ""},
+        "tags": {"nightly": ""},
         "schedule": "0 0 2 * * ?",
         "timezone": "Europe/Berlin",
         "queue": True,
@@ -216,6 +218,16 @@ def test_the_job_keeps_its_settings_and_other_tasks(bundle: Write, tmp_path: Pat
     }
     assert found.of(Fate.LOST) == {"resources.jobs.nightly.continuous"}
     assert "resources.jobs.nightly.queue" in found.defaults
+
+
+@pytest.mark.parametrize(
+    "job", [{"parameters": [{"name": "day"}]}, {"tags": {"a": {"b": "c"}}}], ids=str
+)
+def test_settings_that_the_platform_refuses_are_lost(bundle: Write, job: dict[str, Any]) -> None:
+    (setting,) = job
+    found = bundle(job=job)
+    assert found.of(Fate.LOST) == {f"resources.jobs.nightly.{setting}"}
+    assert setting not in found.yaml["jobs"]["nightly"]
 
 
 def test_files_variables_and_targets_of_the_bundle(bundle: Write, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ LINES = {
     "environments": 6_650,
     "functions": 2_900,
     "gpus": 450,
-    "importing": 2_650,
+    "importing": 2_700,
     "maintenance": 1_150,
     "model": 4_900,
     "places": 900,
