@@ -1,7 +1,8 @@
 """How wrong the remaining time is that sgpu shows for programs that nobody changed for it.
 
-The programs run beside each other; they mostly wait. Once a second, from a tenth of the way on, the
-time that was said to remain is compared with the one that remained.
+The programs run beside each other for a minute and a half; they mostly wait. Once a second, from a
+tenth of the way on, the time that was said to remain is compared with the one that remained. The
+monitor looks once a second and tells whole seconds: of a short program, they would be measured.
 """
 
 import shutil
@@ -22,7 +23,7 @@ __all__ = ["progress"]
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "tests/programs/launched/steps"
 STEPS = 1000
-PAUSE = 0.03  # seconds
+PAUSE = 0.09  # seconds
 KNOWN = (
     ("trainer", "Hugging Face's Trainer", "transformers"),
     ("lit", "Lightning's Trainer", "pytorch_lightning"),

@@ -64,6 +64,24 @@ def test_what_is_no_json_is_refused_where_json_was_never_loaded() -> None:
     assert done.stdout == "refused\n" * 6
 
 
+def test_the_agent_starts_without_slow_modules_of_the_library() -> None:
+    code = (
+        "import sys, types\n"
+        "package = types.ModuleType('sgpu_decl')\n"
+        "package.__path__ = [sys.argv[1]]\n"
+        "sys.modules['sgpu_decl'] = package\n"
+        "import sgpu_decl.agent.supervision.guardian\n"
+        "import sgpu_decl.agent.supervision.supervisor\n"
+        "print(*sys.modules)\n"
+    )
+    folder = Path(sgpu_decl.agent.__file__).parents[1]
+    command = [sys.executable, "-I", "-S", "-c", code, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    slow = {"collections", "contextlib", "enum", "functools", "json", "re", "socket", "subprocess"}
+    assert "sgpu_decl.agent.supervision.supervisor" in done.stdout
+    assert not slow & set(done.stdout.split())
+
+
 def test_signals_have_their_names() -> None:
     for number in signal.Signals:
         assert signal_name(int(number)) == number.name

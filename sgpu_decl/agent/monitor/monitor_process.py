@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _socket
 import os
-from contextlib import suppress
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.monitor_files import LONGEST, monitored
@@ -120,8 +119,10 @@ class MonitorProcess:
         """Tell the monitor something; it is dropped where nobody listens."""
         data = attempt_files.encode(message)
         if self._link is not None and len(data) <= LONGEST:
-            with suppress(OSError):
+            try:
                 self._link.send(data)
+            except OSError:
+                return
 
     def _be_monitor(self, parent: int, supervisor: int) -> None:
         try:
