@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from sgpu_decl.testing.workspace.executing.loops import nested_task
 from sgpu_decl.testing.workspace.executing.workload import EXECUTED
 from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, invalid
 from sgpu_decl.testing.workspace.schedule_rules import schedule_problems
@@ -49,7 +50,7 @@ def executable(settings: Mapping[str, Any], terms: Terms) -> None:
     nobody here (501)."""
     _check(settings, terms)
     for task in settings.get("tasks") or ():
-        if not any(kind in task for kind in EXECUTED):
+        if not any(kind in (nested_task(task) or task) for kind in EXECUTED):
             message = f"this emulator executes {', '.join(EXECUTED)}; not task '{task['task_key']}'"
             raise ApiError(501, "NOT_IMPLEMENTED", message)
 

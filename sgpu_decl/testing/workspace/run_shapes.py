@@ -1,11 +1,13 @@
 """Runs and attempts as the Jobs API shows them: in the shape of version 1 (`state`) and 2
 (`status`)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.testing.workspace.executing.endings import TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.endings import GOOD, TABLE, AttemptEnding
 from sgpu_decl.testing.workspace.executing.logs import chunk_name
+from sgpu_decl.testing.workspace.executing.loops import LOOP, nested_task
 from sgpu_decl.testing.workspace.executing.records import Round, Run, TaskAttempt
 from sgpu_decl.testing.workspace.executing.run_notebook import RESULT
 from sgpu_decl.testing.workspace.routes import JsonObject
@@ -35,9 +37,9 @@ def run_shape(
     if environments := run.settings.get("environments"):
         shape["environments"] = environments
     if tasks:
-        listed = run.attempts[start : start + _PAGE]
+        listed = run.of_tasks[start : start + _PAGE]
         shape["tasks"] = [_task(run, one, page_url) for one in listed]
-        if start + _PAGE < len(run.attempts):
+        if start + _PAGE < len(run.of_tasks):
             shape |= {"has_more": True, "next_page_token": str(start + _PAGE)}
     if history:
         current: JsonObject = {
@@ -53,6 +55,8 @@ def attempt_as_run(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     """An attempt of a task, which has a run id too."""
     shape = _common(run, page_url, attempt.life_cycle, attempt.ending, attempt.message)
     shape |= _times(attempt.started, attempt.running, attempt.ended)
+    if iterations := _iterations(run, attempt):
+        shape["iterations"] = [_task(run, one, page_url) for one in iterations[:_PAGE]]
     return shape | {
         "run_id": attempt.run_id,
         "job_run_id": run.run_id,
@@ -140,8 +144,12 @@ def _kind(repair_id: int | None) -> JsonObject:
 def _task(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
     shape = _common(run, page_url, attempt.life_cycle, attempt.ending, attempt.message)
     kept = {name: shape[name] for name in ("state", "status", "run_page_url")}
+    settings = _settings(run, attempt)
+    if (loop := settings.get(LOOP)) is not None:
+        stats = {"task_run_stats": _counts(attempt.iterations, _iterations(run, attempt))}
+        settings = {**settings, LOOP: {**loop, "stats": stats}}  # type: ignore[dict-item]  # JSON
     return {
-        **_settings(run, attempt),
+        **settings,
         **kept,
         **_times(attempt.started, attempt.running, attempt.ended),
         "run_id": attempt.run_id,
@@ -150,7 +158,28 @@ def _task(run: Run, attempt: TaskAttempt, page_url: str) -> JsonObject:
 
 
 def _settings(run: Run, attempt: TaskAttempt) -> JsonObject:
-    return next(task for task in run.tasks if task["task_key"] == attempt.task_key)
+    nested = (one for one in map(nested_task, run.tasks) if one is not None)
+    tasks = nested if attempt.parent else iter(run.tasks)
+    return dict(next(task for task in tasks if task["task_key"] == attempt.task_key))
+
+
+def _iterations(run: Run, loop: TaskAttempt) -> list[TaskAttempt]:
+    """The latest attempts of the iterations of a loop, in their order."""
+    made = {one.iteration: one for one in run.attempts if one.parent == loop.run_id}
+    return [made[number] for number in sorted(made)]
+
+
+def _counts(total: int, iterations: Sequence[TaskAttempt]) -> dict[str, int]:
+    ended = [one for one in iterations if one.ending is not None]
+    good = sum(one.ending in GOOD for one in ended)
+    return {
+        "total_iterations": total,
+        "scheduled_iterations": len(iterations),
+        "active_iterations": len(iterations) - len(ended),
+        "completed_iterations": len(ended),
+        "succeeded_iterations": good,
+        "failed_iterations": len(ended) - good,
+    }
 
 
 def _times(started: int, running: int | None, ended: int | None) -> JsonObject:

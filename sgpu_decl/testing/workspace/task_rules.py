@@ -13,6 +13,7 @@ from typing import Any
 
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
+from sgpu_decl.testing.workspace.executing.loops import LOOP
 from sgpu_decl.testing.workspace.executing.places import workspace_path
 from sgpu_decl.testing.workspace.offers import Offers
 
@@ -231,6 +232,33 @@ def _task_problems(
     if accelerator:
         yield from _accelerator_problems("compute.hardware_accelerator", accelerator, terms.offers)
     yield from _environment_of_task(task, environments, terms)
+    if LOOP in task:
+        yield from _loop_problems(task[LOOP], keys, environments, terms)
+
+
+def _loop_problems(
+    loop: Mapping[str, Any],
+    keys: Sequence[object],
+    environments: Mapping[object, Any],
+    terms: Terms,
+) -> Iterator[TaskProblem]:
+    """Source: https://docs.databricks.com/aws/en/jobs/for-each: any kind of task but a loop."""
+    for field in ("inputs", "task"):
+        if not loop.get(field):
+            yield TaskProblem(f"{LOOP}.{field}", f"Missing required field: {field}")
+            return
+    nested = loop["task"]
+    key = nested.get("task_key")
+    if key in keys:
+        yield TaskProblem(f"{LOOP}.task.task_key", f"Task key '{key}' is not unique.")
+    if LOOP in nested:
+        yield TaskProblem(f"{LOOP}.task", "A For each task cannot be nested in another.")
+        return
+    for problem in _task_problems(nested, (), environments, terms):
+        yield TaskProblem(f"{LOOP}.task.{problem.path}", problem.message)
+    concurrency = loop.get("concurrency")
+    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
+        yield TaskProblem(f"{LOOP}.concurrency", "concurrency must be 1 or more.")
 
 
 def _environment_of_task(

@@ -6,9 +6,11 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from sgpu_decl.testing.workspace.clock import now_ms
 from sgpu_decl.testing.workspace.executing.capacity import CapacityRequest
 from sgpu_decl.testing.workspace.executing.doom import Doom
 from sgpu_decl.testing.workspace.executing.endings import GOOD, TABLE, AttemptEnding
+from sgpu_decl.testing.workspace.executing.loops import LOOP, for_item, items_of, nested_task
 from sgpu_decl.testing.workspace.executing.records import JOB_RUN, Run, RunRecords, TaskAttempt
 from sgpu_decl.testing.workspace.executing.references import condition_holds, filled_in
 from sgpu_decl.testing.workspace.executing.stop_signal import StopSignal, Why
@@ -37,6 +39,9 @@ class Execution:
     ) -> None:
         self.stopping = StopSignal()
         self._task_stops = {str(task["task_key"]): StopSignal() for task in run.tasks}
+        for task in run.tasks:  # the iterations of a loop stop with it
+            if nested := nested_task(task):
+                self._task_stops[nested["task_key"]] = self._task_stops[str(task["task_key"])]
         self._cancelled: set[str] = set()  # the keys of tasks that were cancelled alone
         self._site = site
         self._tenant = tenant
@@ -104,7 +109,6 @@ class Execution:
         attempt = self._run.latest(key)
         if attempt.ending is not None:
             return attempt  # a repair runs others again
-        first = attempt.number
         if not self._waited(key, before):
             return self._skipped(attempt, AttemptEnding.CANCELLED, "Run cancelled.")
         ended = [one.result() for one in before]
@@ -113,11 +117,19 @@ class Execution:
             hindrance = AttemptEnding.EXCLUDED
         if hindrance is not None:
             return self._skipped(attempt, hindrance)
+        return self._tried(task, attempt)
+
+    def _tried(self, task: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
+        """The last attempt of a task, or of an iteration; `attempt` is the first."""
+        key, first = attempt.task_key, attempt.number
         while True:
             attempt = self._attempted(task, attempt)
             if not self._again(task, attempt, made=attempt.number - first):
                 return attempt
-            attempt = self._runs.new_attempt(self._run.run_id, key, attempt.number + 1)
+            attempt = self._runs.new_attempt(
+                self._run.run_id, key, attempt.number + 1,
+                parent=attempt.parent, iteration=attempt.iteration,
+            )  # fmt: skip
             if pause := float(task.get("min_retry_interval_millis") or 0) / 1000:
                 waiting = replace(attempt, life_cycle="WAITING_FOR_RETRY")
                 self._runs.update(self._run.run_id, _adding(waiting))
@@ -142,6 +154,8 @@ class Execution:
         task = filled_in(task, self._run)
         if "condition_task" in task:
             return self._decided(task["condition_task"], attempt)
+        if LOOP in task:
+            return self._looped(task[LOOP], attempt)
         attempting = Attempting(
             self._site, self._tenant, self._run.run_id, attempt,
             settings=self._run.settings, task=task, workload=workload_of(task),
@@ -160,6 +174,34 @@ class Execution:
         except ValueError as error:
             return self._skipped(attempt, AttemptEnding.FAILED, str(error))
         return self._skipped(replace(attempt, outcome=outcome), AttemptEnding.SUCCEEDED)
+
+    def _looped(self, loop: Mapping[str, Any], attempt: TaskAttempt) -> TaskAttempt:
+        try:
+            items = items_of(loop["inputs"])
+        except ValueError as error:
+            return self._skipped(attempt, AttemptEnding.FAILED, str(error))
+        attempt = replace(attempt, life_cycle="RUNNING", running=now_ms(), iterations=len(items))
+        self._runs.update(self._run.run_id, _adding(attempt))
+
+        def iteration(number: int) -> TaskAttempt:
+            task = for_item(loop["task"], items[number])
+            own = self._runs.new_attempt(
+                self._run.run_id, task["task_key"], 0, parent=attempt.run_id, iteration=number
+            )
+            if self._task_stops[attempt.task_key].asked is not None:
+                return self._skipped(own, AttemptEnding.CANCELLED, "Run cancelled.")
+            return self._tried(task, own)
+
+        at_once = int(loop.get("concurrency") or 1)
+        with ThreadPoolExecutor(at_once, thread_name_prefix="workspace-iteration") as pool:
+            ended = list(pool.map(iteration, range(len(items))))
+        bad = [one for one in ended if one.ending not in GOOD]
+        if any(one.ending is AttemptEnding.CANCELLED for one in bad):
+            return self._skipped(attempt, AttemptEnding.CANCELLED, "Run cancelled.")
+        if bad:
+            message = f"{len(bad)} of {len(items)} iterations failed."
+            return self._skipped(attempt, AttemptEnding.FAILED, message)
+        return self._skipped(attempt, AttemptEnding.SUCCEEDED)
 
     def _again(self, task: Mapping[str, Any], attempt: TaskAttempt, *, made: int) -> bool:
         """Whether a further attempt is made; `made` are those after the first."""

@@ -21,7 +21,8 @@ SUBMIT_RUN = "SUBMIT_RUN"
 class TaskAttempt:
     """One attempt of a task, a run of its own in the API. `life_cycle` is the API's word; `running`
     is when its nodes started; `logs` the folder of its chunks; `outcome` that of a condition,
-    `true` or `false`."""
+    `true` or `false`; `iterations` how many a loop has. Of an iteration, `parent` is the attempt of
+    the loop, by its run id, and `iteration` its number from 0."""
 
     run_id: int
     task_key: str
@@ -38,6 +39,9 @@ class TaskAttempt:
     mlflow_run_id: str = ""
     logs: str = ""
     outcome: str = ""
+    iterations: int = 0
+    parent: int = 0
+    iteration: int = 0
     original_run_id: int
 
     def ended_as(
@@ -108,7 +112,12 @@ class Run:
     def current_attempts(self) -> tuple[int, ...]:
         """The run ids of the attempts that were made since the last repair."""
         earlier = {run_id for one in self.rounds for run_id in one.attempts}
-        return tuple(one.run_id for one in self.attempts if one.run_id not in earlier)
+        return tuple(one.run_id for one in self.of_tasks if one.run_id not in earlier)
+
+    @property
+    def of_tasks(self) -> tuple[TaskAttempt, ...]:
+        """The attempts of its tasks, without the iterations of loops."""
+        return tuple(one for one in self.attempts if not one.parent)
 
     def reopened(self, repair_id: int, ended: int, ending: AttemptEnding) -> "Run":
         """The same, active again by a repair; `ended` and `ending` are what it was."""
@@ -181,15 +190,27 @@ class RunRecords:
             return self.need(run.run_id), True
 
     def new_attempt(
-        self, run_id: int, task_key: str, number: int, life_cycle: str = "PENDING"
+        self,
+        run_id: int,
+        task_key: str,
+        number: int,
+        life_cycle: str = "PENDING",
+        *,
+        parent: int = 0,
+        iteration: int = 0,
     ) -> TaskAttempt:
         """Add an attempt to a run."""
         with self._tenant.transaction():
             own = self._tenant.next_id()
-            earlier = [one for one in self.need(run_id).attempts if one.task_key == task_key]
+            earlier = [
+                one
+                for one in self.need(run_id).attempts
+                if (one.task_key, one.parent, one.iteration) == (task_key, parent, iteration)
+            ]
             attempt = TaskAttempt(
                 run_id=own, task_key=task_key, number=number, started=now_ms(),
-                life_cycle=life_cycle, original_run_id=earlier[0].run_id if earlier else own,
+                life_cycle=life_cycle, parent=parent, iteration=iteration,
+                original_run_id=earlier[0].run_id if earlier else own,
             )  # fmt: skip
             self._owners.put(own, {"run_id": run_id})
             self.update(run_id, lambda run: run.with_attempt(attempt))

@@ -13,10 +13,10 @@ from typing import Any
 
 from sgpu_decl.testing.workspace.executing.records import Run
 
-__all__ = ["condition_holds", "filled_in", "parameters_of"]
+__all__ = ["FILLED", "condition_holds", "filled", "filled_in", "parameters_of"]
 
 _REFERENCE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
-_FILLED = ("spark_python_task", "notebook_task", "condition_task")
+FILLED = ("spark_python_task", "notebook_task", "condition_task")
 """Tasks whose fields may have references. Those of an `ai_runtime_task` are left: nothing says that
 they are filled in."""
 
@@ -49,14 +49,15 @@ def filled_in(task: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "job.name": run.name,
         "task.name": str(task["task_key"]),
     }
-    filled = {
-        key: _filled(value, values) if key in _FILLED else value for key, value in task.items()
-    }
-    notebook = filled.get("notebook_task")
+    own = {key: filled(value, values) if key in FILLED else value for key, value in task.items()}
+    notebook = own.get("notebook_task")
     if notebook is not None:
         given = {**(notebook.get("base_parameters") or {}), **parameters}
-        filled["notebook_task"] = {**notebook, "base_parameters": given}
-    return filled
+        own["notebook_task"] = {**notebook, "base_parameters": given}
+    loop = own.get("for_each_task")
+    if loop is not None:  # its nested task is filled in when an iteration starts
+        own["for_each_task"] = {**loop, "inputs": filled(loop["inputs"], values)}
+    return own
 
 
 def condition_holds(condition: Mapping[str, Any]) -> bool:
@@ -73,12 +74,12 @@ def condition_holds(condition: Mapping[str, Any]) -> bool:
     return _ORDERED[op](float(left), float(right))
 
 
-def _filled(value: Any, values: Mapping[str, str]) -> Any:
-    """What is no reference that is known stays as it is."""
+def filled(value: Any, values: Mapping[str, str]) -> Any:
+    """A value with these references filled in. What is none of them stays as it is."""
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: values.get(match[1], match[0]), value)
     if isinstance(value, Mapping):
-        return {key: _filled(item, values) for key, item in value.items()}
+        return {key: filled(item, values) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled(item, values) for item in value]
+        return [filled(item, values) for item in value]
     return value

@@ -8,7 +8,9 @@ from sgpu_decl.testing.workspace.accelerators import ACCELERATORS
 
 __all__ = ["EXECUTED", "Workload", "workload_of"]
 
-EXECUTED = ("ai_runtime_task", "spark_python_task", "notebook_task", "condition_task")
+EXECUTED = (
+    "ai_runtime_task", "spark_python_task", "notebook_task", "condition_task", "for_each_task",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
