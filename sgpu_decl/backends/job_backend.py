@@ -29,10 +29,12 @@ class JobDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob:
-    """A job as a list shows it. `token` is its mark, None where it has none of ours."""
+    """A job as a list shows it. `token` is its mark, None where it has none of ours; `settings`
+    those that a list has."""
 
     id: str
     token: str | None
+    settings: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

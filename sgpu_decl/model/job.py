@@ -263,14 +263,14 @@ class DesiredJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedJob:
     """What is seen where a job is kept. `document` is None where there is no such job; `staged`
-    says whether what its run took along is there yet; `namesakes` are the ids of others of its
-    title, asked for before one is made.
+    says whether what its run took along is there yet; `namesakes` are others of its title,
+    asked for before one is made: who manages them, None if nobody does, by their ids.
     """
 
     workspace: str
     document: Spec | None = None
     staged: bool = True
-    namesakes: tuple[str, ...] = ()
+    namesakes: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

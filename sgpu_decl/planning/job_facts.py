@@ -162,7 +162,9 @@ def _observed(
 ) -> "ObservedJob":
     handle = handle_of(resource)
     if resource is None or handle is None:
-        others = tuple(item.id for item in namesakes.get(job.title, ()))
+        others = {
+            item.id: job.rules.manager(item.settings) for item in namesakes.get(job.title, ())
+        }
         return ObservedJob(workspace=backend.workspace, namesakes=others)
     if handle.workspace != backend.workspace:
         return ObservedJob(workspace=backend.workspace)

@@ -36,7 +36,7 @@ LINES = {
     "rendering": 650,
     "runs": 2_200,
     "storing": 6_000,
-    "testing": 10_560,
+    "testing": 10_600,
     "text": 2_800,
     "tracking": 2_350,
     "views": 6_200,

@@ -96,7 +96,7 @@ def a_plan() -> Plan:
             seen("edited", max_concurrent_runs=3, tags={"team": "ml", "x": "y"}),
         ),
         "moved": (wanted("moved", 18), ObservedJob(workspace="https://other.example.com")),
-        "new": (wanted("new", 21), ObservedJob(workspace=HOST, namesakes=("77",))),
+        "new": (wanted("new", 21), ObservedJob(workspace=HOST, namesakes={"77": None})),
         "same": (wanted("same", 24), seen("same")),
     }
     names = [name for name in (*jobs, "unwanted") if name != "new"]

@@ -30,6 +30,7 @@ def namesakes(desired: DesiredJob, observed: ObservedJob) -> Iterator[Diagnostic
     if not observed.namesakes:
         return
     first, *more = observed.namesakes
+    manager = observed.namesakes[first]
     ids = f"the job {first}" if not more else f"{len(observed.namesakes)} jobs ({first}, …)"
     yield Diagnostic(
         code="namesake",
@@ -38,7 +39,9 @@ def namesakes(desired: DesiredJob, observed: ObservedJob) -> Iterator[Diagnostic
         summary=f"`{observed.workspace}` has {ids} of the name `{desired.title}` already, and "
         "apply would make another one",
         hint=f"if it is this one, take it over with `sgpu adopt {desired.address} {first}`; "
-        "or give this one another `name`",
+        "or give this one another `name`"
+        if manager is None
+        else f"it is managed by {manager}: give this one another `name`, or see `docs/bundles.md`",
         place=place_of(desired.places, "name"),
     )
 

@@ -39,7 +39,8 @@ class ExecutionRoom:
             tracking,
             scratch=server.root / "scratch",
             url=lambda: server.url,
-            profile=lambda: server.profile,
+            terms=lambda: server.terms,
+            capacity=server.capacity,
         )
         self._routes = (
             *JobsApi(self.runner).routes,

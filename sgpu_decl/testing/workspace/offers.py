@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.testing.workspace.executing.capacity import pool_of
 from sgpu_decl.testing.workspace.routes import ApiError, JsonObject, Request, Response, Route
 
 __all__ = ["ROUTES", "Capacity", "Offers"]
@@ -42,6 +43,11 @@ class Offers:
     warehouses: tuple[tuple[str, str], ...] = ()
     notification_destinations: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def idle(self) -> dict[str, int]:
+        """How many GPUs of each reservation are nobody else's."""
+        return {one.id: one.accelerator_count - one.used for one in self.capacities}
+
 
 def compute_options(request: Request) -> Response:
     """The kinds of GPU."""
@@ -61,9 +67,10 @@ def capacity(request: Request) -> Response:
     """A reservation, with how much of it is used."""
     for one in request.server.offers.capacities:
         if one.id == request.parameters["id"]:
+            used = one.used + request.server.capacity.used(pool_of(one.id))
             usage = {
-                "used_accelerator_count": str(one.used),
-                "idle_accelerator_count": str(one.accelerator_count - one.used),
+                "used_accelerator_count": str(used),
+                "idle_accelerator_count": str(one.accelerator_count - used),
             }
             return Response(json=_capacity(one) | {"status": {"usage": usage}})
     name = f"provisioned-capacities/{request.parameters['id']}"

@@ -17,6 +17,7 @@ from typing import Self
 from sgpu_decl.errors import Locked, SgpuError
 from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace import apis, control
+from sgpu_decl.testing.workspace.executing.capacity import GpuCapacity
 from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.faults import Faults
 from sgpu_decl.testing.workspace.oauth import FederationPolicy
@@ -68,6 +69,7 @@ class WorkspaceServer:
         self.faults = Faults()
         self.recording = Recording()
         self.closing = threading.Event()
+        self.capacity = GpuCapacity()
         self.incoming = root / "incoming"
         self.services = apis.services(self, execution or ExecutionSettings())
         self.tenants = Tenants(root / "tenants", self.users)

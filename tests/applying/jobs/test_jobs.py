@@ -356,6 +356,13 @@ def test_a_name_that_is_taken_is_said_with_the_way_to_take_it_over(shop: Shop) -
     assert change(shop).action is Action.NO_OP
 
 
+def test_a_name_that_a_bundle_has_taken_is_not_to_be_adopted(shop: Shop) -> None:
+    shop.api("POST", "2/jobs/create", {"name": "nightly", "deployment": {"kind": "BUNDLE"}})
+    (check,) = shop.plan().checks
+    assert check.code == "namesake"
+    assert (check.hint or "").startswith("it is managed by a bundle")
+
+
 def test_another_workspace_is_not_taken_for_the_first(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,7 +319,7 @@ def _called(title: str, page: Mapping[str, Any]) -> Iterator[ListedJob]:
     for job in page.get("jobs") or ():
         settings = job.get("settings") or {}
         if settings.get("name") == title:
-            yield ListedJob(id=str(job["job_id"]), token=mark_of(settings))
+            yield ListedJob(id=str(job["job_id"]), token=mark_of(settings), settings=settings)
 
 
 def refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sgpu_decl.testing.workspace.executing.stop_signal import StopSignal
 
-__all__ = ["CapacityRequest", "GpuCapacity"]
+__all__ = ["CapacityRequest", "GpuCapacity", "pool_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,11 @@ class CapacityRequest:
     limit: int | None
 
 
+def pool_of(capacity_id: str) -> str:
+    """What GPUs of a reservation are called as a thing."""
+    return f"pool {capacity_id}"
+
+
 class GpuCapacity:
     """Who holds what."""
 
@@ -28,6 +33,10 @@ class GpuCapacity:
         self._used: dict[str, int] = {}
         self._line: dict[str, list[object]] = {}
         self._changed = threading.Condition()
+
+    def used(self, thing: str) -> int:
+        """How much of a thing is held now."""
+        return self._used.get(thing, 0)
 
     @contextmanager
     def held(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from sgpu_decl.model.assumptions import Profile
 from sgpu_decl.testing.workspace.executing.capacity import GpuCapacity
 from sgpu_decl.testing.workspace.executing.doom import Doom
 from sgpu_decl.testing.workspace.executing.endings import AttemptEnding
@@ -18,6 +17,7 @@ from sgpu_decl.testing.workspace.executing.settings import ExecutionSettings
 from sgpu_decl.testing.workspace.executing.stop_signal import Why
 from sgpu_decl.testing.workspace.executing.task_attempt import AttemptSite
 from sgpu_decl.testing.workspace.mlflow_names import Tracking
+from sgpu_decl.testing.workspace.task_rules import Terms
 from sgpu_decl.testing.workspace.tenant import Tenant
 
 __all__ = ["Runner"]
@@ -35,14 +35,15 @@ class Runner:
         *,
         scratch: Path,
         url: Callable[[], str],
-        profile: Callable[[], Profile],
+        terms: Callable[[], Terms],
+        capacity: GpuCapacity,
     ) -> None:
         self._settings = settings
         self._tracking = tracking
         self._scratch = scratch
         self._url = url
-        self._profile = profile
-        self._capacity = GpuCapacity()
+        self._terms = terms
+        self._capacity = capacity
         self._live: dict[tuple[str, int], tuple[Execution, threading.Thread]] = {}
         self._dooms: dict[str, deque[Doom]] = {}
         self._changed = threading.Condition()
@@ -58,9 +59,11 @@ class Runner:
         """Start a run that was written down; `credential` is the token that its nodes use."""
         with self._changed:
             dooms = tuple(self._dooms.pop(tenant.key, ()))
+            terms = self._terms()
             site = AttemptSite(
                 settings=self._settings, capacity=self._capacity, tracking=self._tracking,
-                profile=self._profile(), rooted=lambda: self.rooted, url=self._url(),
+                profile=terms.profile, pools=terms.offers.idle, rooted=lambda: self.rooted,
+                url=self._url(),
             )  # fmt: skip
             execution = Execution(site, tenant, run, credential=credential, dooms=dooms)
             if self._closed:

@@ -25,6 +25,7 @@ class Workload:
     python: bool = False
     notebook: Mapping[str, str] | None = None
     arguments: tuple[str, ...] = ()
+    pool: str | None = None
     code_source: str | None = None
     experiment: str | None = None
     experiment_directory: str | None = None
@@ -64,6 +65,7 @@ def _ai_runtime(asked: Mapping[str, Any]) -> Workload:
         gpus=gpus,
         nodes=gpus // ACCELERATORS[compute["accelerator_type"]],
         program=deployment["command_path"],
+        pool=compute.get("provisioned_capacity_id"),
         code_source=asked.get("code_source_path"),
         experiment=asked["experiment"],
         experiment_directory=asked.get("mlflow_experiment_directory"),
