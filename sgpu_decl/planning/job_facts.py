@@ -315,7 +315,7 @@ def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
         place=job.places.get("backend", job.place),
         hint="declare the job in the target that has one: "
         f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
-        f"`--exclude {job.address}`",
+        f"`--exclude {job.address}`. `sgpu dev workspace` runs jobs on this machine",
     )
 
 
