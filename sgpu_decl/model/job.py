@@ -264,13 +264,15 @@ class DesiredJob:
 class ObservedJob:
     """What is seen where a job is kept. `document` is None where there is no such job; `staged`
     says whether what its run took along is there yet; `namesakes` are others of its title,
-    asked for before one is made: who manages them, None if nobody does, by their ids.
+    asked for before one is made: who manages them, None if nobody does, by their ids. `hidden`
+    says why this user may not see it; `document` is then what was applied last.
     """
 
     workspace: str
     document: Spec | None = None
     staged: bool = True
     namesakes: Mapping[str, str | None] = field(default_factory=dict)
+    hidden: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,12 @@ def _observed(
         return ObservedJob(workspace=backend.workspace, namesakes=others)
     if handle.workspace != backend.workspace:
         return ObservedJob(workspace=backend.workspace)
-    document = backend.read(handle.id)
+    try:
+        document = backend.read(handle.id)
+    except BackendError as error:
+        if error.code != "permission_denied":
+            raise
+        return ObservedJob(workspace=backend.workspace, document=resource.spec, hidden=str(error))
     if document is None:
         return ObservedJob(workspace=backend.workspace)
     return ObservedJob(

@@ -99,6 +99,18 @@ def managed(desired: DesiredJob, handle: JobHandle, manager: str) -> Diagnostic:
     )
 
 
+def unseen(desired: DesiredJob, handle: JobHandle, why: str) -> Diagnostic:
+    return Diagnostic(
+        code="job_unseen",
+        severity=Severity.WARNING,
+        address=str(desired.address),
+        summary=f"the job {handle.id} is compared with what was applied last, so that this plan "
+        f"does not show what was changed there: {why}",
+        hint="`permissions` with `level: view` of the job let others plan it",
+        place=place_of(desired.places, "permissions"),
+    )
+
+
 def cannot_read(desired: DesiredJob) -> Iterator[Diagnostic]:
     """Warn if launches run as a user who usually cannot read the staging folder of the job."""
     runner = next(iter(as_mapping(desired.spec.fields.get(RUN_AS)).values()), None)

@@ -47,6 +47,7 @@ from sgpu_decl.planner.jobs.job_checks import (
     owners,
     staging_moves,
     strangers,
+    unseen,
 )
 from sgpu_decl.planner.jobs.job_policy import effect_of, is_ours, is_ours_in_task, reason_of
 from sgpu_decl.planner.jobs.launched_run import follows, launches_in, staged_inputs
@@ -104,6 +105,8 @@ def _changed(
     change, checks = _kept(desired, resource, observed.document, staged=observed.staged)
     seen = observed.document.fields
     checks = (*checks, *owners(desired, seen), *strangers(desired, resource, seen))
+    if observed.hidden is not None:
+        checks = (*checks, unseen(desired, handle, observed.hidden))
     if not change.idle:
         checks = (*checks, *staging_moves(desired, resource, seen))
     return change, checks

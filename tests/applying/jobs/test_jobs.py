@@ -10,6 +10,7 @@ from sgpu_decl.errors import BackendError, InvalidInput, NotFound
 from sgpu_decl.model.address import Address, Kind
 from sgpu_decl.model.job import job_fields
 from sgpu_decl.model.plan import Action, Reason
+from sgpu_decl.testing.workspace import Effect
 from tests.applying.conftest import sgpu
 from tests.applying.jobs.conftest import JOB, NOTEBOOK, Shop
 from tests.support import refusing
@@ -461,8 +462,6 @@ def test_status_and_show_know_jobs(shop: Shop) -> None:
 
 
 def test_a_workspace_that_refuses_to_be_read_is_told_and_no_plan_is_made(shop: Shop) -> None:
-    from sgpu_decl.testing.workspace import Effect
-
     shop.fault("GET /api/2.2/jobs/*", Effect.STATUS, status_code=403, times=0)
     with refusing("permission_denied", BackendError):
         shop.plan()
@@ -542,12 +541,23 @@ def test_a_notebook_that_is_not_there_is_found_at_its_line(shop: Shop) -> None:
 
 
 def test_who_may_not_look_at_a_notebook_does_not_know_that_it_is_missing(shop: Shop) -> None:
-    from sgpu_decl.testing.workspace import Effect
-
     shop.write(JOB.replace("report", "reprot"))
     look = "GET /api/2.0/workspace/get-status"
     shop.fault(look, Effect.STATUS, status_code=403, times=0)
     assert shop.plan().checks == ()
+
+
+def test_a_job_that_the_user_may_not_see_is_compared_with_what_was_applied(shop: Shop) -> None:
+    shop.apply()
+    shop.edit(tags={"team": "changed by hand"})
+    shop.fault("GET /api/2.2/jobs/get", Effect.STATUS, status_code=403, times=0)
+    plan = shop.plan()
+    assert [one.action for one in plan.changes] == [Action.NO_OP]
+    (check,) = plan.checks
+    assert (check.code, str(check.severity)) == ("job_unseen", "warning")
+    shop.write(JOB.replace("team: ml", "team: vision"))
+    (field,) = change(shop).fields
+    assert (field.path, field.before, field.after) == ("tags.team", "ml", "vision")
 
 
 def test_who_else_may_change_a_job_is_told_by_name(shop: Shop) -> None:
