@@ -1,6 +1,6 @@
 """Fields of a run in layers: what stands above wins, field by field.
 
-The weakest first: `run_as` of the project, its `defaults`, `presets`, the run or job itself. A run
+The weakest first: `defaults` of the project, its `run_as`, `presets`, the run or job itself. A run
 that says `env: {use: NAME}` uses an environment that its project declares under `environments`.
 """
 
@@ -75,9 +75,9 @@ def with_defaults(root: yaml_nodes.Mapping) -> tuple[yaml_nodes.Mapping, tuple[D
     for kind, block in _BLOCKS.items():
         declared = entries.get(block)
         layer = _layer(kind, defaults, presets)
-        if kind == "job" and "run_as" in entries:
+        if kind == "job" and not yaml_nodes.is_nothing(entries.get("run_as")):
             own = yaml_nodes.without_keys(root, *(entries.keys() - {"run_as"}))
-            layer = own if layer is None else _merged(kind, own, layer)
+            layer = own if layer is None else _merged(kind, layer, own)
         if layer is not None and isinstance(declared, yaml_nodes.Mapping):
             merged = {name: _over(layer, node, kind) for name, node in declared.entries.items()}
             entries[block] = replace(declared, entries=merged)

@@ -178,6 +178,21 @@ def test_a_parameter_that_the_platform_may_give_is_used(
     good(tasks(line, more="    parameters: {day: x}\n"), "sgpu.yml")
 
 
+def test_run_as_of_a_target_wins_over_defaults_and_loses_to_a_job(good: Callable[..., Any]) -> None:
+    text = "defaults: {job: {run_as: {user: a}}}\n"
+    text += "jobs: {j: {notebook: {path: /x}}, k: {notebook: {path: /x}, run_as: {user: k}}}\n"
+    text += "targets: {prod: {run_as: {service_principal: s}}, dev: {}}\n"
+    found = {
+        target: [job.config.run_as.model_dump() for job in good(text, "sgpu.yml", target).jobs]
+        for target in ("prod", "dev")
+    }
+    own = {"user": "k", "service_principal": None}
+    assert found == {
+        "prod": [{"user": None, "service_principal": "s"}, own],
+        "dev": [{"user": "a", "service_principal": None}, own],
+    }
+
+
 def test_who_launches_run_as_may_be_said_for_all_jobs(good: Callable[..., Any]) -> None:
     text = "run_as: {user: a}\njobs: {j: {notebook: {path: /x}}}\n"
     text += "targets: {prod: {run_as: {service_principal: s}}, dev: {run_as: null}}\n"
