@@ -92,7 +92,7 @@ test: .venv/.test
 
 # The tests that `make test` leaves out.
 test-all: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
-	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m expensive
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal -m expensive --durations 30
 
 test-ray: .venv/.test .venv/ray-$(OLDEST_RAY)/.made
 	SGPU_SAMPLE=all $(BIN)/python -m pytest -q -n 3 --dist worksteal -m ray
