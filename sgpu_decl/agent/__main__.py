@@ -7,6 +7,7 @@ several: see `supervision/foreground`. Other words start other programs:
     serve     launches many attempts: see `launching/launch_servers`
     node      all that a platform starts on a node: see `node`
     hydrate   makes the tree of an environment: see `hydrate_program`
+    box       answers another machine: see `box`
     probe     measures a node: see `probe`
     tell      tells of the end of an attempt: see `notices`
 """
@@ -32,6 +33,8 @@ elif sys.argv[1:2] == ["serve"]:
     from sgpu_decl.agent.launching.launch_servers import main
 elif sys.argv[1:2] == ["node"]:
     from sgpu_decl.agent.node.program import main
+elif sys.argv[1:2] == ["box"]:
+    from sgpu_decl.agent.box.program import main
 elif sys.argv[1:2] == ["probe"]:
     from sgpu_decl.agent.probe.probe_program import main
 elif sys.argv[1:2] == ["tell"]:

@@ -46,7 +46,7 @@ DEFAULT = "local"
 """The kind of a run that names none."""
 
 _MODULES = {
-    name: f"sgpu_decl.backends.{name}.kind" for name in (DEFAULT, "ray", "databricks")
+    name: f"sgpu_decl.backends.{name}.kind" for name in (DEFAULT, "ssh", "ray", "databricks")
 }  # in the order in which they are listed
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from sgpu_decl.agent.launching.warm_calls import WarmServer
 
-_AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_AGENT = _HOME if os.path.isfile(_HOME) else os.path.join(_HOME, "__main__.py")  # in an archive
 
 
 def launch(

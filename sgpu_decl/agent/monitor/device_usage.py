@@ -22,6 +22,43 @@ _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClock
 THROTTLES = {0x4: "power cap", 0x8: "hardware", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
 
 
+def installed_gpus() -> list[dict[str, Any]]:
+    """The GPUs of this machine in the order of the PCI bus: the `index` of each, its `name`, its
+    `memory` in bytes and its `uuid`, as far as NVML tells. Empty where there is no NVML."""
+    try:
+        import ctypes
+
+        nvml = ctypes.CDLL(_LIBRARY)
+        if nvml.nvmlInitWithFlags(0):
+            return []
+    except (OSError, ImportError, AttributeError):
+        return []
+    try:
+        count = ctypes.c_uint()
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        found: list[dict[str, Any]] = []
+        for number in range(count.value):
+            handle = ctypes.c_void_p()
+            if nvml.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
+                continue  # it fell off the bus
+            name, uuid = (ctypes.create_string_buffer(_LONGEST_NAME) for _ in range(2))
+            memory = (ctypes.c_ulonglong * 3)()
+            nvml.nvmlDeviceGetName(handle, name, _LONGEST_NAME)
+            nvml.nvmlDeviceGetUUID(handle, uuid, _LONGEST_NAME)
+            failed = nvml.nvmlDeviceGetMemoryInfo(handle, memory)
+            found.append(
+                {
+                    "index": str(number),
+                    "name": name.value.decode("utf-8", "replace"),
+                    "uuid": uuid.value.decode("utf-8", "replace"),
+                    "memory": None if failed else memory[0],
+                }
+            )
+        return found
+    finally:
+        nvml.nvmlShutdown()
+
+
 class DeviceUsage:
     """Some GPUs, by their numbers in the order of the PCI bus or by their UUIDs."""
 

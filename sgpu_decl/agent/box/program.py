@@ -1,0 +1,71 @@
+"""`python agent.zip box ROOT`: answers requests on stdin until it ends; see `wire`.
+
+ROOT is the folder for all that is kept here: `agents/`, `objects/`, `states/`. Each request is
+whole in itself and may be sent again: whoever lost an answer asks once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from sgpu_decl.agent.box import box_facts
+from sgpu_decl.agent.box.wire import Content, Refusal, frame_head, read_head
+from sgpu_decl.agent.system.marked_answer import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Operation = Callable[[str, dict[str, Any], Content], tuple[dict[str, Any], bytes]]
+
+
+OPERATIONS: dict[str, Operation] = {**box_facts.OPERATIONS}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer until the stream ends. What the operations and their programs print goes to stderr."""
+    root = os.path.abspath(os.path.expanduser(arguments[1]))
+    os.umask(0o077)
+    stream = os.fdopen(os.dup(0), "rb")
+    answers = os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    hello = {**box_facts.hello(root), "root": root}
+    _write(answers, f"{MARK}{json.dumps(hello)}\n".encode())
+    try:
+        while (head := read_head(stream.read)) is not None:
+            message, size = head
+            content = Content(stream, size)
+            answer, data = _answer(root, message, content)
+            content.skip()
+            _write(answers, frame_head(answer, len(data)) + data)
+    except (EOFError, BrokenPipeError):
+        return 0
+    return 0
+
+
+def _answer(root: str, message: dict[str, Any], content: Content) -> tuple[dict[str, Any], bytes]:
+    operation = OPERATIONS.get(message.get("do", ""))
+    if operation is None:
+        return {"error": {"code": "unknown_request", "text": f"{message.get('do')!r}"}}, b""
+    try:
+        return operation(root, message, content)
+    except Refusal as refusal:
+        return {"error": {"code": refusal.code, "text": str(refusal)}}, b""
+    except OSError as error:
+        where = os.fsdecode(error.filename) if error.filename is not None else None
+        return {"error": {"errno": error.errno, "text": error.strerror or f"{error}",
+                          "path": where}}, b""  # fmt: skip
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+

@@ -1,0 +1,130 @@
+"""The boxes that this process speaks with: one login for each, opened when it is asked first."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from sgpu_decl.backends.ssh.options import SshOptions
+from sgpu_decl.backends.ssh.ssh_process import ConnectionLost, SshProcess
+from sgpu_decl.errors import BackendError
+from sgpu_decl.system_errors import FULL
+
+PATIENCE = 120.0  # seconds without an answer
+
+
+class Box:
+    """A machine that ssh reaches. Calls may come from several threads; they are sent one by one."""
+
+    def __init__(self, host: str, python: str | None, storage: str) -> None:
+        self.host = host
+        self.storage = storage
+        self._python = python
+        self._process: SshProcess | None = None
+        self._lock = threading.Lock()
+
+    @cached_property
+    def hello(self) -> Mapping[str, Any]:
+        """What it says of itself, see `agent.box.box_facts`. Raises BackendError."""
+        with self._lock:
+            return self._opened().hello
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What plans need to know of it: asked once. Raises BackendError."""
+        return self.ask("facts")
+
+    def ask(self, do: str, **message: Any) -> dict[str, Any]:
+        """The answer to a request without content."""
+        return self.send(do, message)[0]
+
+    def send(
+        self,
+        do: str,
+        message: Mapping[str, Any],
+        contents: "Iterable[bytes]" = (),
+        size: int = 0,
+        patience: float = PATIENCE,
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send a request; return the answer and its content. Where a connection is lost it is sent
+        once more, over a new one: all requests may be repeated.
+
+        Args:
+            contents: the content, of `size` bytes in all; iterated again for each try.
+
+        Raises:
+            ConnectionLost: no answer came: it may have been carried out.
+            BackendError: the box cannot be reached, or refuses it.
+        """
+        with self._lock:
+            used = self._process is not None
+            try:
+                answer, data = self._sent(do, message, contents, size, patience)
+            except ConnectionLost:
+                if not used:
+                    raise
+                answer, data = self._sent(do, message, contents, size, patience)
+        if "error" in answer:
+            raise self._refused(answer["error"])
+        return answer, data
+
+    def close(self) -> None:
+        """End the login."""
+        with self._lock:
+            self._drop()
+
+    def _sent(
+        self,
+        do: str,
+        message: Mapping[str, Any],
+        contents: "Iterable[bytes]",
+        size: int,
+        patience: float,
+    ) -> tuple[dict[str, Any], bytes]:
+        process = self._opened()
+        try:
+            return process.call({"do": do, **message}, contents, size, patience)
+        except BaseException:  # half a request was sent, or half an answer read
+            self._drop()
+            raise
+
+    def _opened(self) -> SshProcess:
+        if self._process is None:
+            self._process = SshProcess(self.host, self._python, self.storage)
+        return self._process
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+    def _refused(self, error: Mapping[str, Any]) -> BackendError:
+        path = f"`{error['path']}`: " if error.get("path") else ""
+        full = error.get("errno") in FULL
+        return BackendError(
+            f"`{self.host}` refuses it: {path}{error['text']}",
+            hint=f"make room on `{self.host}`, for example with `sgpu gc`" if full else None,
+            code="no_room" if full else error.get("code"),
+        )
+
+
+class Boxes:
+    """One box for each `backend` block."""
+
+    def __init__(self) -> None:
+        self._boxes: dict[tuple[str, str], Box] = {}
+        self._lock = threading.Lock()
+
+    def of(self, options: SshOptions) -> Box:
+        """The box that a block means."""
+        return self.named(options.host, options.storage, options.python)
+
+    def named(self, host: str, storage: str, python: str | None = None) -> Box:
+        """The box of a launch. The block that is asked for first says by which Python."""
+        with self._lock:
+            return self._boxes.setdefault((host, storage), Box(host, python, storage))
+
+    def close(self) -> None:
+        """End all logins."""
+        for box in self._boxes.values():
+            box.close()

@@ -1,0 +1,32 @@
+"""The `backend` block of a machine that ssh reaches."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.text_types import problem
+
+
+def _host(text: str) -> str:
+    """ssh would take a name that begins with a dash for an option."""
+    if not text or text.startswith("-") or not text.isprintable() or " " in text:
+        raise problem("bad_host", "{path} is no name of a host", "write a name that `ssh` takes")
+    return text
+
+
+class SshOptions(BackendOptions):
+    """Ranks run on a machine that `ssh` reaches, by its own configuration."""
+
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        description="The machine, as `ssh` takes it: a name of `~/.ssh/config`, or `user@host`."
+    )
+    python: str | None = Field(
+        None,
+        description="The Python of the machine, 3.10 or newer, that sgpu runs by there, and ranks "
+        "without an environment. By default the first that is found on its PATH.",
+    )
+    storage: str = Field(
+        "~/.local/share/sgpu/hosted",
+        description="A folder of the machine for attempts, code and environments.",
+    )

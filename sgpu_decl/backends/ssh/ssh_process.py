@@ -1,0 +1,280 @@
+"""One run of OpenSSH's client that has the node agent answer on a box.
+
+ssh does all that it does for its user: configuration, keys, agents, jump hosts, known hosts. One
+connection for each host is kept for a while after it was used last (`ControlPersist`), so that the
+next command need not log in again. Source of the options: https://man.openbsd.org/ssh_config
+"""
+
+import json
+import os
+import select
+import shlex
+import subprocess
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Any
+
+from sgpu_decl.agent.box.wire import BadFrame, frame_head, read_head
+from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.agent.system.marked_answer import MARK
+from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.errors import BackendError
+
+UNREACHABLE = "host_unreachable"
+LOGIN = 60.0
+"""Seconds for a login and the first answer."""
+
+_CHUNK = 1 << 20
+_NOISE = 1 << 16  # bytes that a login may print before the first answer
+_SHOWN = 400  # characters of what ssh said
+_OPTIONS = (
+    "BatchMode=yes",  # a question could not be answered
+    "ConnectTimeout=20",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=3",
+    "ControlMaster=auto",
+    "ControlPersist=10m",
+    "ClearAllForwardings=yes",  # those of the user's own sessions
+    "ForwardX11=no",
+    "RequestTTY=no",
+    "RemoteCommand=none",
+)
+_PYTHONS = "python3 python3.14 python3.13 python3.12 python3.11 python3.10"
+# For any login shell: one line, without an exclamation mark.
+_FIND = (
+    "for p in {names}; do "
+    'if command -v "$p" >/dev/null 2>&1 && '
+    '"$p" -I -S -c "import sys; sys.exit(sys.version_info < (3, 10))" >/dev/null 2>&1; '
+    'then exec "$p" -I -S -c "$0" {root} {digest}; fi; done; '
+    'echo "{mark}{{\\"python\\": null}}"'
+)
+# Has the archive of the agent sent if it is not there, and goes on as the agent.
+_START = """\
+import hashlib, json, os, sys
+root = os.path.abspath(os.path.expanduser(sys.argv[1]))
+digest = sys.argv[2]
+agent = os.path.join(root, "agents", digest + ".zip")
+def say(**values):
+    os.write(1, ("{mark}" + json.dumps(values) + chr(10)).encode())
+try:
+    os.makedirs(os.path.dirname(agent), 0o700, exist_ok=True)
+    try:
+        os.utime(agent)
+    except FileNotFoundError:
+        say(agent=None)
+        left = int(os.read(0, 16))
+        parts = []
+        while left:
+            parts.append(os.read(0, min(left, 1 << 20)))
+            if not parts[-1]:
+                sys.exit(1)
+            left -= len(parts[-1])
+        data = bytes().join(parts)
+        if hashlib.sha256(data).hexdigest() != digest:
+            sys.exit("the agent was damaged on its way")
+        draft = agent + "." + str(os.getpid())
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.replace(draft, agent)
+except OSError as error:
+    say(refused=str(error))
+    sys.exit(0)
+os.execv(sys.executable, [sys.executable, "-I", "-S", agent, "box", root])
+""".replace("{mark}", MARK)
+
+
+class ConnectionLost(BackendError):
+    """The connection ended before an answer came: what was asked may have been done."""
+
+    code = UNREACHABLE
+    retryable = True
+
+
+class SshProcess:
+    """A login on a host, whose agent has answered: `hello` is what it says of itself.
+
+    Args:
+        host: as ssh takes it.
+        python: a Python of that machine, or None for the first on its PATH.
+        root: the folder there for what is ours; may begin with `~`.
+
+    Raises:
+        BackendError: there is no way to the host, or nothing there that could answer.
+    """
+
+    def __init__(self, host: str, python: str | None, root: str) -> None:
+        self._host = host
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process = subprocess.Popen(
+            _command(host, python, root),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,  # Ctrl-C is for this program alone
+        )
+        self._buffer = b""
+        self._deadline = time.monotonic() + LOGIN
+        try:
+            self.hello = self._login(python, root)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(
+        self, message: dict[str, Any], contents: Iterable[bytes], size: int, patience: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send a request with its content of `size` bytes, and return the answer.
+
+        Raises:
+            ConnectionLost: no answer came within `patience` seconds, or none will.
+        """
+        self._deadline = time.monotonic() + patience
+        try:
+            self._write(frame_head(message, size))
+            for part in contents:
+                self._write(part)
+            head = read_head(self._read)
+            if head is not None:
+                answer, length = head
+                data = self._read(length)
+                if len(data) == length:
+                    return answer, data
+        except BadFrame as error:
+            raise self._lost(str(error)) from error
+        except (BrokenPipeError, TimeoutError) as error:
+            raise self._lost(str(error)) from error
+        raise self._lost("the connection was closed")
+
+    def close(self) -> None:
+        """End the login; the kept connection stays for the next one."""
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None  # noqa: S101  pipes of ours
+            try:
+                stream.close()
+            except OSError:
+                continue  # what was not sent is not sent any more
+        try:
+            self._process.wait(1.0)  # it ends at the end of its input
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+    def _login(self, python: str | None, root: str) -> dict[str, Any]:
+        found = self._first_answer()
+        if "agent" in found:
+            data = agent_zip()[1]
+            self._write(f"{len(data):016d}".encode() + data)
+            found = self._first_answer()
+        if found.get("python", "") is None:
+            named = f"`{python}` is not, or is older than 3.10" if python else "it has none"
+            raise BackendError(
+                f"`{self._host}` needs a Python 3.10 or newer: {named}",
+                hint="name one with `backend.python`, or install one there",
+                code="no_python_there",
+            )
+        if "refused" in found:
+            raise BackendError(
+                f"`{root}` on `{self._host}` cannot be used: {found['refused']}",
+                hint="name a folder that can be written with `backend.storage`, or make room there",
+                code="storage_unusable",
+            )
+        return found
+
+    def _first_answer(self) -> dict[str, Any]:
+        """The next marked line, after whatever a login prints."""
+        mark = MARK.encode()
+        try:
+            while mark not in self._buffer or b"\n" not in self._buffer.partition(mark)[2]:
+                if len(self._buffer) > _NOISE and mark not in self._buffer:
+                    raise self._failed("its login prints without an end")
+                if not self._more():
+                    raise self._failed(None)
+        except (TimeoutError, BrokenPipeError) as error:
+            raise self._failed(str(error)) from error
+        line, _, self._buffer = self._buffer.partition(mark)[2].partition(b"\n")
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._failed("something else answered")
+        return found
+
+    def _failed(self, why: str | None) -> BackendError:
+        """The error of a login: in ssh's own words, where it has some."""
+        words = self._words() or why or "ssh ended without a word"
+        error = BackendError(
+            f"cannot reach `{self._host}` by ssh: {words}",
+            hint=f"`ssh {shlex.quote(self._host)} true` must work without a question: it asks "
+            "whether a new host is the right one, and says what is wrong",
+            code=UNREACHABLE,
+        )
+        error.retryable = True
+        return error
+
+    def _lost(self, why: str) -> ConnectionLost:
+        return ConnectionLost(
+            f"the connection to `{self._host}` was lost: {self._words() or why}",
+            hint="what runs there goes on; try again",
+        )
+
+    def _words(self) -> str:
+        """The last line that ssh, or a program there, wrote to stderr."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            try:
+                self._process.wait(0.5)  # ssh writes why, and ends
+            except subprocess.TimeoutExpired:
+                return ""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return "".join(filter(str.isprintable, said[-1]))[:_SHOWN] if said else ""
+
+    def _read(self, size: int) -> bytes:
+        parts, left = [], size
+        while left:
+            if not self._buffer and not self._more():
+                break
+            part, self._buffer = self._buffer[:left], self._buffer[left:]
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+    def _more(self) -> bool:
+        """Read more; false at the end. Raises TimeoutError."""
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101
+        patience = max(0.0, self._deadline - time.monotonic())
+        if not select.select([stdout], [], [], patience)[0]:
+            raise TimeoutError("there is no answer")
+        data = os.read(stdout.fileno(), _CHUNK)
+        self._buffer += data
+        return bool(data)
+
+    def _write(self, data: bytes) -> None:
+        """Raises TimeoutError, BrokenPipeError."""
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101
+        os.set_blocking(stdin.fileno(), False)
+        view = memoryview(data)
+        while view:
+            patience = max(0.0, self._deadline - time.monotonic())
+            if not select.select([], [stdin], [], patience)[1]:
+                raise TimeoutError("it takes nothing any more")
+            view = view[os.write(stdin.fileno(), view) :]
+
+
+def _command(host: str, python: str | None, root: str) -> list[str]:
+    path = os.path.join(host_lock_folder("ssh"), "%C")
+    options = [word for one in (*_OPTIONS, f"ControlPath={path}") for word in ("-o", one)]
+    script = _FIND.format(
+        names=shlex.quote(python) if python else _PYTHONS,
+        root=shlex.quote(root),
+        digest=agent_zip()[0],
+        mark=MARK,
+    )
+    start = f'exec(__import__("base64").b64decode("{b64encode(_START.encode()).decode()}"))'
+    return ["ssh", *options, "--", host, f"exec {shlex.join(['sh', '-c', script, start])}"]

@@ -1,0 +1,125 @@
+"""A box over a real sshd: the login, the look for a Python, and what it says of itself."""
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.errors import BackendError
+from tests.ssh_server import SshServer, _keygen
+
+
+def test_a_box_says_what_it_is_and_keeps_the_agent(server: SshServer, box: Box) -> None:
+    assert box.hello["root"] == str(server.home / "sgpu")
+    assert box.hello["system"] == "Linux"
+    assert tuple(box.hello["version"]) >= (3, 10)
+    assert abs(box.facts["time"] - time.time()) < 60
+    assert box.facts["free"] > 0
+    (agent,) = (server.home / "sgpu/agents").iterdir()
+    assert agent.read_bytes() == agent_zip()[1]
+
+
+def test_one_connection_is_kept_for_all_commands(server: SshServer, box: Box) -> None:
+    box.ask("facts")
+    box.close()
+    other = Box("box", None, "~/sgpu")  # as the next command
+    other.ask("facts")
+    other.close()
+
+    assert server.logins == 1
+
+
+def test_a_lost_connection_is_made_again(server: SshServer, box: Box) -> None:
+    box.ask("facts")
+    server.cut()
+
+    assert box.ask("facts")["free"] > 0
+    assert server.logins == 2
+
+
+def test_a_box_that_is_away_is_named_and_may_come_back(server: SshServer, box: Box) -> None:
+    box.ask("facts")
+    server.stop()
+
+    with pytest.raises(BackendError, match="cannot reach `box` by ssh: .*refused") as refused:
+        box.ask("facts")
+    assert (refused.value.code, refused.value.retryable) == ("host_unreachable", True)
+
+    server.start()
+    assert box.ask("facts")["free"] > 0
+
+
+def test_a_login_that_prints_is_understood(server: SshServer, box: Box) -> None:
+    shell = server.home / ".bashrc"  # bash reads it where sshd starts it
+    shell.write_text("echo 'welcome {\"v\": 1}'; echo on stderr >&2\n")
+
+    assert box.ask("facts")["free"] > 0
+
+
+@pytest.mark.parametrize("known", [None, "another"])
+def test_a_host_that_is_not_the_known_one_is_refused(
+    server: SshServer, box: Box, known: str | None
+) -> None:
+    if known is None:
+        (server.folder / "known_hosts").unlink()
+    else:
+        _keygen(server.folder / known)
+        server.know_host(known)
+
+    with pytest.raises(BackendError, match="Host key verification failed") as refused:
+        box.ask("facts")
+
+    assert "`ssh box true`" in (refused.value.hint or "")
+    assert not (server.home / "sgpu").exists()
+
+
+def test_a_key_that_is_not_allowed_is_refused(server: SshServer, box: Box) -> None:
+    for name in ("key", "key.pub"):
+        (server.folder / name).unlink()
+    _keygen(server.folder / "key")
+    (server.folder / "key.pub").write_text("")
+
+    with pytest.raises(BackendError, match="Permission denied"):
+        box.ask("facts")
+
+
+def test_a_host_that_nobody_knows_is_refused(server: SshServer) -> None:
+    with pytest.raises(BackendError, match="cannot reach `no-such-host.invalid`"):
+        Box("no-such-host.invalid", None, "~/sgpu").ask("facts")
+
+
+def test_a_python_is_named_or_missing(server: SshServer, tmp_path: Path) -> None:
+    named = Box("box", sys.executable, "~/sgpu")
+    assert os.path.samefile(named.hello["python"], sys.executable)
+    named.close()
+
+    with pytest.raises(BackendError, match="needs a Python 3.10 or newer") as refused:
+        Box("box", "/no/such/python", "~/sgpu").ask("facts")
+    assert refused.value.code == "no_python_there"
+
+
+def test_a_storage_that_cannot_be_made_is_refused(server: SshServer) -> None:
+    (server.home / "file").touch()
+
+    with pytest.raises(BackendError, match="`~/file/sgpu` on `box` cannot be used") as refused:
+        Box("box", None, "~/file/sgpu").ask("facts")
+    assert refused.value.code == "storage_unusable"
+
+
+def test_an_agent_that_was_deleted_is_sent_again(server: SshServer, box: Box) -> None:
+    box.ask("facts")
+    box.close()
+    shutil.rmtree(server.home / "sgpu")
+
+    assert box.ask("facts")["free"] > 0
+
+
+def test_a_request_that_nobody_knows_is_refused(box: Box) -> None:
+    with pytest.raises(BackendError) as refused:
+        box.ask("dance")
+    assert refused.value.code == "unknown_request"
