@@ -24,7 +24,7 @@ from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.system.locks import wait_until_free
-from sgpu_decl.backends.local.local_launch_files import write_entrypoint
+from sgpu_decl.backends.host.host_spec import write_entrypoint
 from sgpu_decl.backends.preimports import warm_start
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec
 

@@ -29,7 +29,7 @@ from ray_by_hand import MEMORY, NODES
 from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.archives import agent_zip
-from sgpu_decl.backends.local.local_launch_files import write_entrypoint
+from sgpu_decl.backends.host.host_spec import write_entrypoint
 from sgpu_decl.rendering.spec import Entry, LaunchSpec, RaySpec
 
 __all__ = ["ray_clusters"]

@@ -1,10 +1,9 @@
 """Where what belongs to attempts lies on this machine."""
 
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from sgpu_decl.agent.attempt.staged_folder import holds_launch, size_of
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
@@ -36,19 +35,14 @@ class AttemptLayout:
         """The folder that holds an attempt, at the address that its run has or had."""
         addresses = (record.ref.address, *reversed(record.formerly))
         folders = (self.attempt(AttemptRef(one, record.ref.number)) for one in addresses)
-        return next((folder for folder in folders if holds(folder, record)), None)
+        return next((folder for folder in folders if holds_launch(folder, record.token)), None)
 
     def output(self, ref: AttemptRef) -> Path:
         return self.attempt(ref) / "output"
 
     def size(self, folder: Path) -> int:
         """Bytes that the folder of an attempt takes up on the disk."""
-        total = 0
-        for root, _, files in os.walk(folder):
-            for name in files:
-                status = os.lstat(os.path.join(root, name))
-                total += min(status.st_size, status.st_blocks * 512)  # cut logs have holes
-        return total
+        return size_of(folder)
 
     def move(self, source: Address, destination: Address) -> None:
         """Give the folders of a run another address.
@@ -77,20 +71,6 @@ class AttemptLayout:
         """Slots of `max_parallel`, shared by the cells of one matrix, or by all calls of functions,
         whose folder has a name that no run can have."""
         return self.state_dir / "slots" / (".calls" if called else ref.address.name)
-
-
-def holds(folder: Path, record: LaunchRecord) -> bool:
-    """Whether a folder is that of an attempt; another one may have had its address and number."""
-    try:
-        spec = json.loads((folder / "spec.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(spec, dict) and spec.get("token") == record.token
-
-
-def launched(folder: Path) -> bool:
-    """Whether an attempt was started, or is over."""
-    return any((folder / name).exists() for name in ("supervisor.lock", "outcome.json"))
 
 
 def _moved(before: Path, folder: Path) -> Path:

@@ -97,6 +97,46 @@ def copy_code(source: str, folder: str, digest: str) -> None:
     tree.check(digest)
 
 
+def assemble_code(manifest: bytes, contents: str, folder: str) -> None:
+    """Make a copy of code in a new folder.
+
+    Args:
+        manifest: the list of its files, whose SHA-256 is the digest of the code.
+        contents: a folder with the content of each file: `ab/cdef…`, by its SHA-256.
+
+    Raises:
+        BadCode: the manifest is none, or the folder holds another content.
+        OSError: a content is missing, or the copy cannot be written.
+    """
+    tree = _Tree(folder)
+    for path, digest, _, executable, target in listed_files(manifest):
+        if target is not None:
+            tree.link(path, target)
+            continue
+        with open(content_path(contents, digest), "rb") as content:
+            tree.file(path, content, executable=executable)
+    tree.check(hashlib.sha256(manifest).hexdigest())
+
+
+def listed_files(manifest: bytes) -> list[tuple[str, str, int, bool, str | None]]:
+    """The files that a list of code names, see `code_digest`. Raises BadCode."""
+    try:
+        entries = json.loads(manifest.decode("utf-8", "surrogatepass"))
+        return [
+            (str(path), str(digest), int(size), bool(executable), target and str(target))
+            for path, digest, size, executable, target in entries
+        ]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadCode(f"this is no list of files: {error}") from None
+
+
+def content_path(contents: str, digest: str) -> str:
+    """Where the content with a SHA-256 lies in a folder of them. Raises BadCode: it is none."""
+    if len(digest) != 64 or not digest.isalnum():
+        raise BadCode(f"`{digest}` is no SHA-256")
+    return os.path.join(contents, digest[:2], digest[2:])
+
+
 class _Tree:
     """A new folder with all that is put into it. Nothing is written through a link."""
 

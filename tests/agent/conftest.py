@@ -19,8 +19,8 @@ from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.agent.system.locks import create_held, held
 from sgpu_decl.agent.system.loop import Loop
 from sgpu_decl.agent.system.processes import carriers, send_signal, start_time
+from sgpu_decl.backends.host.host_spec import write_entrypoint
 from sgpu_decl.backends.launch_spec import call_entry, write_call
-from sgpu_decl.backends.local.local_launch_files import write_entrypoint
 from sgpu_decl.functions.pickles import PicklePart, pickled
 from sgpu_decl.model.call import Call
 from sgpu_decl.rendering.spec import Entry, Gpus, LaunchSpec, Parallel, Warm

@@ -19,6 +19,7 @@ from sgpu_decl.testing.ray_cluster import RayCluster
 from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
 from tests.backends.ray.lossy_proxy import lossy_proxy
 from tests.ray_versions import NEWEST_CLUSTER, OLDEST_CLUSTER
+from tests.ssh_server import SshServer
 
 ROOT = Path(__file__).parents[2]
 VALUE = "a-value-that-nobody-may-see"
@@ -37,6 +38,28 @@ class TestLocal(BackendContract):
             missing="env:NO_SUCH_WORD",
             orders=True,
         )
+
+
+class TestSsh(BackendContract):
+    """A machine that ssh reaches: this one, over an sshd of the test's own."""
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[BackendCase]:
+        server = SshServer(tmp_path / "ssh")
+        block = {"kind": "ssh", "host": "box", "storage": "~/sgpu"}
+        one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+        yield BackendCase(
+            fields=one,
+            pair={**one, "gpus": 2},
+            many={**one, "gpus": 12},
+            environ={"THE_WORD": VALUE, "PATH": f"{server.path}:{os.environ['PATH']}"},
+            staging=(server.home,),
+            secret=("env:THE_WORD", VALUE),
+            missing="env:NO_SUCH_WORD",
+            elsewhere=True,
+            orders=True,
+        )
+        server.close()
 
 
 class RemoteContract(BackendContract):

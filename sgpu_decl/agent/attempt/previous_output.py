@@ -2,8 +2,8 @@
 
 Ranks that are started again find what they left themselves: on every node, as soon as one node has
 a file of them. Agent 0 decides that, or nodes would go on from different starts. Else it is the
-output of the newest earlier attempt of the same address that left something: on the machine of
-apply it lies in a folder beside, on other machines `agent.node.earlier_output` has brought it here.
+output of the newest earlier attempt of the same address that left something: on a machine with
+slots it lies in a folder beside, on nodes of a platform `agent.node.earlier_output` brings it.
 
 Files that ranks wrote into their working folder are not in it: that folder is the attempt's own
 copy of the code.
@@ -45,7 +45,7 @@ def previous_output(spec: Mapping[str, Any], *, own: bool) -> str | None:
     brought = os.path.join(run_dir, BROUGHT)
     if holds_files(brought):
         return brought
-    if not spec["project_dir"]:  # another machine than that of apply
+    if not (spec["project_dir"] or spec["gpus"]["lock_dir"]):  # a node of a platform
         return None
     run = os.path.dirname(run_dir)
     for number in reversed(numbers_in(run)):

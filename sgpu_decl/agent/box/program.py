@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
-from sgpu_decl.agent.box import box_facts
+from sgpu_decl.agent.box import box_attempts, box_content, box_facts
 from sgpu_decl.agent.box.wire import Content, Refusal, frame_head, read_head
 from sgpu_decl.agent.system.marked_answer import MARK
 
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
     Operation = Callable[[str, dict[str, Any], Content], tuple[dict[str, Any], bytes]]
 
 
-OPERATIONS: dict[str, Operation] = {**box_facts.OPERATIONS}
+OPERATIONS: dict[str, Operation] = {
+    **box_facts.OPERATIONS,
+    **box_content.OPERATIONS,
+    **box_attempts.OPERATIONS,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -67,5 +70,3 @@ def _write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-

@@ -25,7 +25,7 @@ _AGENT = _HOME if os.path.isfile(_HOME) else os.path.join(_HOME, "__main__.py") 
 
 
 def launch(
-    folder: Path,
+    folder: Path | str,
     *,
     secrets: Mapping[str, str],
     token: str | None = None,

@@ -8,8 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from sgpu_decl.agent.attempt.attempt_files import OUTCOME
+from sgpu_decl.agent.attempt.staged_folder import launched
 from sgpu_decl.agent.system.safe_files import regular_opener
-from sgpu_decl.backends.attempt_layout import AttemptLayout, launched
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.launch import LaunchRecord

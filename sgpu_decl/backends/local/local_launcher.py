@@ -10,23 +10,34 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.agent.attempt import attempt_status
 from sgpu_decl.agent.attempt.host_record import read_record
+from sgpu_decl.agent.attempt.staged_folder import (
+    delete_drafts,
+    give_up,
+    holds_launch,
+    launched,
+    new_draft,
+)
 from sgpu_decl.agent.launching import agent_launch as agent
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.system.host_locks import host_lock_folder, shared_gpu_locks
+from sgpu_decl.agent.system.processes import ancestors
 from sgpu_decl.agent.system.safe_files import private_folder
-from sgpu_decl.backends.attempt_layout import holds, launched
 from sgpu_decl.backends.base import Launcher
+from sgpu_decl.backends.host.host_spec import (
+    HostSite,
+    caller_tether,
+    earlier_folder,
+    host_launch_spec,
+    write_entrypoint,
+)
 from sgpu_decl.backends.launch_request import LaunchRequest, output_gone, require_code
 from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.local.launch_site import attempt_folder, make_site, site_in
-from sgpu_decl.backends.local.local_launch_files import (
-    earlier_folder,
-    local_launch_spec,
-    write_entrypoint,
-)
-from sgpu_decl.backends.local.local_storage import DRAFT, give_up
 from sgpu_decl.backends.local.local_survey import LocalSurvey
+from sgpu_decl.backends.local.options import LocalOptions
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.backends.tracker_request import require_uri, tracker_request
+from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.errors import BackendError, SgpuError
@@ -80,7 +91,7 @@ class LocalLauncher(Launcher):
             self._interpreter(request)
         require_code(self._store(), request)
         for ref in outputs_read(request.inputs.spec):
-            output = earlier_folder(ref, request, self._layout) / "output"
+            output = earlier_folder(ref, request, self._site(request)) / "output"
             if ref not in request.record.after and not output.is_dir():
                 raise output_gone(request.ref, ref)
 
@@ -100,7 +111,7 @@ class LocalLauncher(Launcher):
         if self.staged(request.record):
             return
         folder = self._layout.attempt(request.ref)
-        draft = folder.with_name(f"{folder.name}{DRAFT}{os.urandom(4).hex()}")
+        draft = Path(new_draft(os.fspath(folder)))
         try:
             with _explained(request):
                 self._clear(folder)
@@ -142,7 +153,7 @@ class LocalLauncher(Launcher):
         return request.record.reference
 
     def staged(self, record: LaunchRecord) -> bool:
-        return holds(self._folder(record), record)
+        return holds_launch(self._folder(record), record.token)
 
     def cancel(self, record: LaunchRecord) -> None:
         folder = self._folder(record)
@@ -163,8 +174,7 @@ class LocalLauncher(Launcher):
         Raises:
             BackendError: one of them was started.
         """
-        for draft in folder.parent.glob(f"{folder.name}{DRAFT}*"):
-            shutil.rmtree(draft, ignore_errors=True)
+        delete_drafts(os.fspath(folder))
         if not give_up(folder):
             raise BackendError(
                 f"`{folder}` holds another launch of this run, which this state does not know",
@@ -189,16 +199,37 @@ class LocalLauncher(Launcher):
         if tree is not None:  # Python remembers folders of its path that are not there
             (folder / "site").mkdir(mode=0o700)
         python = str(tree / "bin" / "python") if tree else self._interpreter(request)
-        spec = local_launch_spec(
+        options = request.config.backend
+        spec = host_launch_spec(
             request,
-            layout=self._layout,
-            project=self._project,
+            self._site(request),
+            root=Path(os.path.abspath(request.code_root(self._project))),
+            code=self._layout.attempt(request.ref) / "code"
+            if request.call is None
+            else Path(request.call.folder),
             python=python,
             tree=tree,
             devices=self._devices(request.config.type.kind),
+            share_gpus=isinstance(options, LocalOptions) and options.share_gpus,
             tracker=self._tracker(request, folder, python),
         )
         write_entrypoint(folder, spec, self._layout.shared)
+
+    def _site(self, request: LaunchRequest) -> HostSite:
+        return HostSite(
+            layout=self._layout,
+            folder_of=lambda record: attempt_folder(record, self._layout),
+            gpu_locks=host_lock_folder("gpus"),
+            shared_gpu_locks=shared_gpu_locks(),
+            port_locks=host_lock_folder("ports"),
+            processors=usable_processors,
+            path=os.environ.get("PATH", os.defpath),
+            variables=os.environ,
+            project=str(self._project),
+            source=os.path.abspath(request.code_root(self._project)),
+            callers=tuple(ancestors(os.getpid())),
+            tether=caller_tether() if request.call is not None else None,
+        )
 
     def _tracker(self, request: LaunchRequest, folder: Path, python: str) -> TrackerSpec | None:
         """Write what the tracker is asked into the attempt folder; None where it is not started:

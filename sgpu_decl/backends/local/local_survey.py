@@ -14,6 +14,13 @@ from sgpu_decl.agent.ray.ray_object_store import default_store, shared_memory
 from sgpu_decl.agent.system import host_locks, kernel_features
 from sgpu_decl.agent.system.processes import ancestors
 from sgpu_decl.backends.base import Survey
+from sgpu_decl.backends.device_checks import (
+    HERE,
+    device_findings,
+    gpu_offers,
+    rank_findings,
+    user_findings,
+)
 from sgpu_decl.backends.local.program_check import ProgramCheck
 from sgpu_decl.backends.local.tracking_checks import check_tracking
 from sgpu_decl.backends.secret_resolution import missing_secrets
@@ -23,7 +30,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons, interpreter_of
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.gpu import GPUType
-from sgpu_decl.model.gpu_offer import GpuOffer, up_to
+from sgpu_decl.model.gpu_offer import GpuOffer
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
@@ -31,12 +38,12 @@ if TYPE_CHECKING:
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.env import Env
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.gpus.devices import Device, Devices
+    from sgpu_decl.gpus.devices import Devices
 
-# One supervisor holds a pidfd of each rank and makes three files for it: far below this a machine
-# has neither the cores nor the descriptors for them.
-_MOST_RANKS = 4096
-_USERS_SHOWN = 4
+_SHARES = (
+    "choose devices with `CUDA_VISIBLE_DEVICES`, or share them: "
+    "`backend: {kind: local, share_gpus: true}`"
+)
 
 
 class LocalSurvey(Survey):
@@ -73,26 +80,8 @@ class LocalSurvey(Survey):
         )
 
     def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
-        devices = self.devices
-        kinds: dict[str, list[Device]] = {}
-        for device in devices.visible:
-            kind = device.kind
-            kinds.setdefault(kind.name if kind is not None else device.name or "GPU", []).append(
-                device
-            )
-        hidden = f"`{devices.variable}` hides {devices.hidden} more" if devices.hidden else None
         shares = cast("LocalOptions", block).share_gpus
-        return [
-            GpuOffer(
-                type=name,
-                gpus=up_to(len(found)),
-                free=len(found) if shares else sum(one.index not in self._users for one in found),
-                total=len(found),
-                where="this machine",
-                note=hidden,
-            )
-            for name, found in kinds.items()
-        ]
+        return gpu_offers(self.devices, lambda: self._users, HERE, shares=shares)
 
     @cached_property
     def _room(self) -> tuple[int, int]:
@@ -106,7 +95,7 @@ class LocalSurvey(Survey):
         places: Mapping[str, Place],
         folder: Path,  # noqa: ARG002  the protocol's
     ) -> Sequence[Diagnostic]:
-        return _check_ranks(config, places)
+        return rank_findings(config, places)
 
     def check(
         self,
@@ -120,8 +109,14 @@ class LocalSurvey(Survey):
             *self._check_python(config, places, folder),
             *self._check_variables(config, places),
             *self._programs.check(config, places, folder),
-            *_check_devices(config, places, lambda: self.devices),
-            *self._check_users(config, places),
+            *device_findings(config, places, lambda: self.devices),
+            *user_findings(
+                config,
+                places,
+                lambda: self.devices,
+                lambda: self._users,
+                shares=None if cast("LocalOptions", config.backend).share_gpus else _SHARES,
+            ),
             *missing_secrets(config.secrets, places, self._environ, folder),
             *self._tracking(config, places, called=called),
             *self._of_machine,
@@ -132,37 +127,6 @@ class LocalSurvey(Survey):
         """Who else uses each device: read once."""
         users = gpu_users([item.index for item in self.devices.visible], ancestors(os.getpid()))
         return {device: in_words(device, found) for device, found in users.items()}
-
-    def _check_users(
-        self, config: "RunConfig", places: Mapping[str, Place]
-    ) -> Sequence[Diagnostic]:
-        """Say which of the devices that a run may get are used by others."""
-        kind = config.type.kind
-        if kind is GPUType.CPU:
-            return ()
-        fitting = [item.index for item in self.devices.visible if item.may_be(kind)]
-        said = [self._users[index] for index in fitting if index in self._users]
-        if not said or config.gpus > len(fitting):
-            return ()
-        more = f"; so are {len(said) - _USERS_SHOWN:,} more" if len(said) > _USERS_SHOWN else ""
-        used = "; ".join(said[:_USERS_SHOWN]) + more
-        shares = cast("LocalOptions", config.backend).share_gpus
-        waits = config.gpus > len(fitting) - len(said) and not shares
-        after = "its ranks may share that" if shares else "the run gets others"
-        return (
-            Diagnostic(
-                code="gpus_in_use",
-                severity=Severity.WARNING if waits else Severity.INFO,
-                summary=f"{used}: the run waits until enough GPUs are free"
-                if waits
-                else f"{used}: {after}",
-                place=places.get("gpus"),
-                hint="choose devices with `CUDA_VISIBLE_DEVICES`, or share them: "
-                "`backend: {kind: local, share_gpus: true}`"
-                if waits
-                else None,
-            ),
-        )
 
     def _check_variables(
         self, config: "RunConfig", places: Mapping[str, Place]
@@ -266,98 +230,3 @@ def _check_kernel() -> list[Diagnostic]:
             hint="in a container, allow these system calls in its seccomp profile",
         )
     ]
-
-
-def _check_ranks(config: "RunConfig", places: Mapping[str, Place]) -> list[Diagnostic]:
-    if config.gpus <= _MOST_RANKS or str(config.launch.per) == "node":
-        return []
-    return [
-        Diagnostic(
-            code="too_many_ranks",
-            summary=f"`gpus: {config.gpus}` asks for more than {_MOST_RANKS:,} processes on this "
-            "machine",
-            place=places.get("gpus"),
-            hint="each rank is a process with open logs of its own; use fewer, or a target with "
-            "another backend",
-        )
-    ]
-
-
-def _check_devices(
-    config: "RunConfig", places: Mapping[str, Place], devices: "Callable[[], Devices]"
-) -> list[Diagnostic]:
-    kind = config.type.kind
-    if kind is GPUType.CPU:
-        return _check_ranks(config, places)
-    from sgpu_decl.gpus.devices import in_words
-
-    here = devices()
-    if not here.visible:
-        return [_no_gpu(config, places, here)]
-    fitting = [device for device in here.visible if device.may_be(kind)]
-    if not fitting:
-        return [_other_gpu(config, places, here)]
-    if config.gpus > len(fitting):
-        return [_too_few(config, places, here, len(fitting))]
-    if kind is GPUType.GPU:
-        summary = f"`type: GPU` is {in_words(here.visible)} here"
-    elif not all(device.name for device in fitting):
-        summary = f"the types of the GPUs of this machine are unknown: {kind.name} is assumed"
-    else:
-        return []
-    return [
-        Diagnostic(
-            code="gpus_here",
-            severity=Severity.INFO,
-            summary=summary,
-            place=places.get("type"),
-        )
-    ]
-
-
-def _no_gpu(config: "RunConfig", places: Mapping[str, Place], here: "Devices") -> Diagnostic:
-    need = f"`type: {config.type}` needs a GPU"
-    elsewhere = "use `type: CPU` here (`--set type=CPU`), or a target with another backend"
-    if here.hidden:
-        return Diagnostic(
-            code="no_gpu",
-            summary=f"{need}, and `{here.variable}` hides the {here.hidden} of this machine",
-            place=places.get("type"),
-            hint=f"unset `{here.variable}`, or name devices in it; or {elsewhere}",
-        )
-    trouble = f": its driver says `{here.trouble}`" if here.trouble else ""
-    return Diagnostic(
-        code="no_gpu",
-        summary=f"{need}, and this machine has none{' that works' if trouble else ''}{trouble}",
-        place=places.get("type"),
-        hint=elsewhere,
-    )
-
-
-def _other_gpu(config: "RunConfig", places: Mapping[str, Place], here: "Devices") -> Diagnostic:
-    from sgpu_decl.gpus.devices import in_words
-
-    kinds = dict.fromkeys(device.kind.name for device in here.visible if device.kind is not None)
-    types = "".join(f"`type: {name}`, " for name in kinds)
-    return Diagnostic(
-        code="other_gpu",
-        summary=f"this machine has no {config.type}: it has {in_words(here.visible)}",
-        place=places.get("type"),
-        hint=f"use {types}`type: GPU` for whatever is there, or a target with another backend",
-    )
-
-
-def _too_few(
-    config: "RunConfig", places: Mapping[str, Place], here: "Devices", fitting: int
-) -> Diagnostic:
-    from sgpu_decl.gpus.devices import in_words
-
-    what = "GPUs" if config.type.kind is GPUType.GPU else f"{config.type} GPUs"
-    hidden = f"; `{here.variable}` hides {here.hidden} more" if here.hidden else ""
-    return Diagnostic(
-        code="too_few_gpus",
-        summary=f"`gpus: {config.gpus}` is more than the {fitting} {what} of this machine: "
-        f"{in_words(here.visible)}{hidden}",
-        place=places.get("gpus"),
-        hint=f"use `gpus: {fitting}` here, or a target with another backend",
-    )

@@ -1,7 +1,8 @@
 """The boxes that this process speaks with: one login for each, opened when it is asked first."""
 
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -31,8 +32,12 @@ class Box:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """What plans need to know of it: asked once. Raises BackendError."""
-        return self.ask("facts")
+        """What plans need to know of it, asked once; `ahead` is by how many seconds its clock is,
+        as far as that is certain. Raises BackendError."""
+        before = time.time()
+        facts = self.ask("facts")
+        late, early = facts["time"] - time.time(), facts["time"] - before
+        return {**facts, "ahead": max(0.0, late) + min(0.0, early)}
 
     def ask(self, do: str, **message: Any) -> dict[str, Any]:
         """The answer to a request without content."""
@@ -42,7 +47,7 @@ class Box:
         self,
         do: str,
         message: Mapping[str, Any],
-        contents: "Iterable[bytes]" = (),
+        contents: Callable[[], Iterable[bytes]] = tuple,
         size: int = 0,
         patience: float = PATIENCE,
     ) -> tuple[dict[str, Any], bytes]:
@@ -50,7 +55,7 @@ class Box:
         once more, over a new one: all requests may be repeated.
 
         Args:
-            contents: the content, of `size` bytes in all; iterated again for each try.
+            contents: gives the content, of `size` bytes in all, for each try.
 
         Raises:
             ConnectionLost: no answer came: it may have been carried out.
@@ -77,13 +82,13 @@ class Box:
         self,
         do: str,
         message: Mapping[str, Any],
-        contents: "Iterable[bytes]",
+        contents: Callable[[], Iterable[bytes]],
         size: int,
         patience: float,
     ) -> tuple[dict[str, Any], bytes]:
         process = self._opened()
         try:
-            return process.call({"do": do, **message}, contents, size, patience)
+            return process.call({"do": do, **message}, contents(), size, patience)
         except BaseException:  # half a request was sent, or half an answer read
             self._drop()
             raise
@@ -123,6 +128,11 @@ class Boxes:
         """The box of a launch. The block that is asked for first says by which Python."""
         with self._lock:
             return self._boxes.setdefault((host, storage), Box(host, python, storage))
+
+    def used(self) -> list[Box]:
+        """Those that were asked for."""
+        with self._lock:
+            return list(self._boxes.values())
 
     def close(self) -> None:
         """End all logins."""

@@ -8,9 +8,13 @@ from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.text_types import problem
 
 
+def check_host(text: str) -> bool:
+    """Whether a text can name a host: ssh would take one that begins with a dash for an option."""
+    return bool(text) and not text.startswith("-") and text.isprintable() and " " not in text
+
+
 def _host(text: str) -> str:
-    """ssh would take a name that begins with a dash for an option."""
-    if not text or text.startswith("-") or not text.isprintable() or " " in text:
+    if not check_host(text):
         raise problem("bad_host", "{path} is no name of a host", "write a name that `ssh` takes")
     return text
 

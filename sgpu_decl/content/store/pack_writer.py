@@ -7,15 +7,16 @@ packs around it.
 import hashlib
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 from sgpu_decl.content.manifest import Manifest
 from sgpu_decl.content.packs import MOST, Index, Pack, index_name, manifest_name, needed
 from sgpu_decl.errors import SgpuError
-from sgpu_decl.model.step_progress import Progress
-from sgpu_decl.places.file_place import FilePlace
+from sgpu_decl.model.step_progress import Progress, Sent
+from sgpu_decl.places.file_place import PlaceEntry, ignore_bytes
 from sgpu_decl.scratch_folders import scratch_folder
 
 _THREADS = 2
@@ -30,8 +31,18 @@ def make_index(manifest: Manifest) -> Index:
     return Index(manifest.digest, tuple(_cut(needed(manifest).items())))
 
 
+class PackTarget(Protocol):
+    """What `send` needs of a place: see `FilePlace`."""
+
+    def make_folder(self, folder: str) -> None: ...
+
+    def list(self, folder: str) -> Sequence[PlaceEntry]: ...
+
+    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None: ...
+
+
 def send(
-    manifest: Manifest, objects: Path, files: FilePlace, folder: str, progress: Progress
+    manifest: Manifest, objects: Path, files: PackTarget, folder: str, progress: Progress
 ) -> None:
     """Send an environment to a folder: its manifest, the packs that are missing there, and its
     index last.

@@ -11,7 +11,7 @@ import pytest
 
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.system.secrets import Redactor
-from sgpu_decl.backends.local.local_activity import LocalActivity
+from sgpu_decl.backends.host.folder_activity import FolderActivity
 from sgpu_decl.backends.monitor_activity import MonitorActivity, gpus_of_ranks, running_ranks
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
@@ -34,7 +34,7 @@ def view(ranks: int, state: str = "running", restart: int = 0) -> AttemptView:
 
 
 def looked(folder: Path, ranks: int = 1, **options: Any) -> list[RankActivity]:
-    return list(LocalActivity(folder, str).look(view(ranks, **options))[1])
+    return list(FolderActivity(folder, str).look(view(ranks, **options))[1])
 
 
 def monitored(folder: Path, **values: object) -> None:
@@ -50,7 +50,7 @@ def test_use_is_that_which_the_monitor_saw(tmp_path: Path) -> None:
             {"device": 1, "memory": 9, "room": 81_559},
         ],
     )
-    at, ranks = LocalActivity(tmp_path, str).look(view(3))
+    at, ranks = FolderActivity(tmp_path, str).look(view(3))
     assert at == datetime(2026, 1, 31, 12, tzinfo=UTC)
     assert ranks == [
         RankActivity(rank=0, cpu=102, memory=300, gpu=97, gpu_memory=60_000, gpu_room=81_559),
@@ -105,7 +105,7 @@ def test_a_driver_has_all_gpus_of_its_run(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_tells_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / MONITOR).write_text(text)
-    at, ranks = LocalActivity(tmp_path, str).look(view(1))
+    at, ranks = FolderActivity(tmp_path, str).look(view(1))
     assert at is None
     assert list(ranks) == [RankActivity(rank=0)]
 
@@ -116,7 +116,7 @@ def test_the_last_line_is_that_of_the_stream_that_was_written_last(tmp_path: Pat
     os.utime(out.path, ns=(10, 10_000_000_000))
     err.write("bar\r 1 of 9\r 2 of 9 \r")
     os.utime(err.path, ns=(10, 20_000_000_000))
-    reader = LocalActivity(tmp_path, str)
+    reader = FolderActivity(tmp_path, str)
     (one,) = reader.look(view(1))[1]
     assert (one.last_line, one.written_at) == (" 2 of 9 ", datetime.fromtimestamp(20, UTC))
     out.write("three")
@@ -130,7 +130,7 @@ def test_only_the_end_of_a_log_is_read_and_no_half_line_of_it(tmp_path: Path) ->
     log = Log(tmp_path, 0)
     log.write("x" * 10_000 + "secret" + "y" * 4_090)
     hide = Redactor(["secret"])
-    reader = LocalActivity(tmp_path, hide)
+    reader = FolderActivity(tmp_path, hide)
     assert reader.look(view(1))[1][0].last_line is None  # where it begins is not known
     log.write("\nthe secret\n" + "".join(f"{number:06}\n" for number in range(20_000)))
     (one,) = reader.look(view(1))[1]
@@ -149,7 +149,7 @@ def test_lines_of_both_streams_come_in_the_order_of_time(tmp_path: Path) -> None
     err.write("b\n", at=20)
     out.write("c\nd\n", at=30)
     err.write("e", at=40)
-    reader = LocalActivity(tmp_path, str)
+    reader = FolderActivity(tmp_path, str)
     assert reader.newest_lines(view(1), 0) == ["a", "b", "c", "d", "e"]
 
 
@@ -158,7 +158,7 @@ def test_lines_without_times_come_stream_by_stream(tmp_path: Path) -> None:
     err.write("b\n")
     out.write("a\n")
     os.utime(out.path, ns=(1, 1))
-    reader = LocalActivity(tmp_path, str)
+    reader = FolderActivity(tmp_path, str)
     assert reader.newest_lines(view(1), 0) == ["a", "b"]
     os.utime(err.path, ns=(0, 0))
     assert reader.newest_lines(view(1), 0) == ["b", "a"]
@@ -175,7 +175,7 @@ def test_a_pipe_in_the_place_of_a_log_stops_nobody(tmp_path: Path) -> None:
     os.mkfifo(log.path)
     (one,) = looked(tmp_path)
     assert one.last_line is None
-    assert LocalActivity(tmp_path, str).newest_lines(view(1), 0) == [""]
+    assert FolderActivity(tmp_path, str).newest_lines(view(1), 0) == [""]
 
 
 def test_ranks_that_no_platform_names_are_those_that_monitors_see() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.system.secrets import Redactor
-from sgpu_decl.backends.local.local_logs import CHUNK, LocalLog
+from sgpu_decl.backends.host.folder_logs import CHUNK, FolderLog
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.rank_output import LogLines
@@ -44,7 +44,7 @@ def stream(folder: Path, **options: object) -> Iterator[LogLines | None]:
     given = {
         "ranks": None, "restart": None, "hide": str, "epoch_ns": None, "ended": lambda: True,
     }  # fmt: skip
-    log, over = LocalLog(REF, folder, **{**given, **options}), False  # type: ignore[arg-type]
+    log, over = FolderLog(REF, folder, **{**given, **options}), False  # type: ignore[arg-type]
     while not over:
         found, over = log.read()
         yield from (lines := list(found))

@@ -46,7 +46,7 @@ def test_a_box_that_is_away_is_named_and_may_come_back(server: SshServer, box: B
     box.ask("facts")
     server.stop()
 
-    with pytest.raises(BackendError, match="cannot reach `box` by ssh: .*refused") as refused:
+    with pytest.raises(BackendError, match=r"cannot reach `box` by ssh: .*refused") as refused:
         box.ask("facts")
     assert (refused.value.code, refused.value.retryable) == ("host_unreachable", True)
 
@@ -89,7 +89,7 @@ def test_a_key_that_is_not_allowed_is_refused(server: SshServer, box: Box) -> No
 
 
 def test_a_host_that_nobody_knows_is_refused(server: SshServer) -> None:
-    with pytest.raises(BackendError, match="cannot reach `no-such-host.invalid`"):
+    with pytest.raises(BackendError, match=r"cannot reach `no-such-host\.invalid`"):
         Box("no-such-host.invalid", None, "~/sgpu").ask("facts")
 
 
@@ -98,7 +98,7 @@ def test_a_python_is_named_or_missing(server: SshServer, tmp_path: Path) -> None
     assert os.path.samefile(named.hello["python"], sys.executable)
     named.close()
 
-    with pytest.raises(BackendError, match="needs a Python 3.10 or newer") as refused:
+    with pytest.raises(BackendError, match=r"needs a Python 3\.10 or newer") as refused:
         Box("box", "/no/such/python", "~/sgpu").ask("facts")
     assert refused.value.code == "no_python_there"
 

@@ -1,4 +1,5 @@
-"""The files of a launch on this machine: its spec, and `_air.py` and `rank.zip` beside it."""
+"""The files of a launch on a machine that other runs share: its spec, and `_air.py` and `rank.zip`
+beside it."""
 
 import contextlib
 import hashlib
@@ -6,131 +7,158 @@ import marshal
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sgpu_decl.agent.attempt.relocation import HIDDEN
-from sgpu_decl.agent.system.host_locks import host_lock_folder, shared_gpu_locks
-from sgpu_decl.agent.system.processes import ancestors, start_time
+from sgpu_decl.agent.system.processes import start_time
 from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.launch_spec import SpecFolders, launch_spec, with_outputs
-from sgpu_decl.backends.local.launch_site import attempt_folder
-from sgpu_decl.backends.local.options import LocalOptions
-from sgpu_decl.control_groups import usable_processors
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.rendering.spec import Gpus, LaunchSpec, Parallel, Tether, TrackerSpec, render_spec
 from sgpu_decl.rendering.templates import render_air
 
-if TYPE_CHECKING:
-    from sgpu_decl.config.run import RunConfig
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSite:
+    """The machine that an attempt is launched on, and what its runs share there.
+
+    Attributes:
+        layout: where attempts lie there.
+        folder_of: gives the folder there of a launch that was recorded; None if it is not known.
+        gpu_locks, shared_gpu_locks, port_locks: folders of locks.
+        processors: gives how many a run has there.
+        path: PATH, as its programs have it.
+        variables: names of others that they have.
+        project: the folder of the project there; empty if it is on another machine.
+        source: the folder of the code there; the same.
+        callers: processes that use GPUs for this launch.
+        tether: the process that ranks shall not outlive.
+    """
+
+    layout: AttemptLayout
+    folder_of: Callable[[LaunchRecord], Path | None]
+    gpu_locks: str
+    shared_gpu_locks: str
+    port_locks: str
+    processors: Callable[[], int]
+    path: str
+    variables: Collection[str] = ()
+    project: str = ""
+    source: str = ""
+    callers: tuple[int, ...] = ()
+    tether: Tether | None = None
 
 
-def local_launch_spec(
+def host_launch_spec(
     request: LaunchRequest,
+    site: HostSite,
     *,
-    layout: AttemptLayout,
-    project: Path,
+    root: Path,
+    code: Path | None,
     python: str,
     tree: Path | None,
     devices: Sequence[str],
+    share_gpus: bool,
     tracker: TrackerSpec | None,
 ) -> LaunchSpec:
     """Return the spec of an attempt whose code is staged; see `launch_spec`.
 
     Args:
+        root: the folder here that the entrypoint is relative to.
+        code: the code as it is pinned, on this machine.
         tree: the declared environment of the interpreter.
-        devices: what CUDA_VISIBLE_DEVICES may name on this machine.
+        devices: what CUDA_VISIBLE_DEVICES may name there.
+        share_gpus: whether ranks get devices that other programs use.
         tracker: the process that makes the MLflow run, if any.
     """
-    request = with_outputs(
-        request, lambda ref: str(earlier_folder(ref, request, layout) / "output")
-    )
+    layout = site.layout
+    request = with_outputs(request, lambda ref: str(earlier_folder(ref, request, site) / "output"))
     config, call = request.config, request.call
     folder = layout.attempt(request.ref)
-    code = folder / "code" if call is None else call.folder
-    root = Path(os.path.abspath(request.code_root(project)))
     folders = SpecFolders(
-        project=str(project),
+        project=site.project,
         run=str(folder),
         output=str(layout.output(request.ref)),
-        code=str(code),
-        source=str(root),
+        code=str(call.folder if call is not None and site.project else folder / "code"),
+        source=site.source,
     )
     spec = launch_spec(request, root=root, code=code, folders=folders, python=python)
+    others: dict[str, Any] = {}
+    if not share_gpus and config.type.name != "CPU":
+        others = {"shared_lock_dir": site.shared_gpu_locks, "callers": site.callers}
     return replace(
         spec,
-        env={**_activated(tree, folder), **spec.env},
+        env={**_activated(tree, folder, site), **spec.env},
         gpus=Gpus(
-            lock_dir=host_lock_folder("gpus"),
+            lock_dir=site.gpu_locks,
             devices=tuple(devices),
             need=0 if config.type.name == "CPU" else config.gpus,
-            **_others(config),
+            **others,
         ),
-        parallel=_parallel(request, layout),
+        parallel=_parallel(request, site),
         wait_for=tuple(
-            str(earlier_folder(AttemptRef(request.ref.address, number), request, layout))
+            str(earlier_folder(AttemptRef(request.ref.address, number), request, site))
             for number in request.record.wait_for
         ),
-        after={str(ref): str(earlier_folder(ref, request, layout)) for ref in request.record.after},
-        port_lock_dir=host_lock_folder("ports"),
+        after={str(ref): str(earlier_folder(ref, request, site)) for ref in request.record.after},
+        port_lock_dir=site.port_locks,
         tracker=tracker,
-        tether=_tether() if call is not None and call.attended else None,
+        tether=site.tether if call is not None and call.attended else None,
     )
 
 
-def earlier_folder(ref: AttemptRef, request: LaunchRequest, layout: AttemptLayout) -> Path:
+def earlier_folder(ref: AttemptRef, request: LaunchRequest, site: HostSite) -> Path:
     """The folder of an attempt that a launch waits for, or whose output it reads. It may lie in
     another checkout, or have lain elsewhere before its run was renamed."""
     known = {one.ref: one for one in (*request.waits_for, *request.after)}
-    found = attempt_folder(known[ref], layout) if ref in known else None
-    return found or layout.attempt(ref)
+    found = site.folder_of(known[ref]) if ref in known else None
+    return found or site.layout.attempt(ref)
 
 
-def _others(config: "RunConfig") -> dict[str, Any]:
-    """What lets a run on GPUs wait for their other users, unless it shares with them."""
-    options = config.backend
-    shares = isinstance(options, LocalOptions) and options.share_gpus
-    if shares or config.type.name == "CPU":
-        return {}
-    return {"shared_lock_dir": shared_gpu_locks(), "callers": tuple(ancestors(os.getpid()))}
-
-
-def _tether() -> Tether | None:
+def caller_tether() -> Tether | None:
     """This process: it called a function and waits for it, so the ranks shall not outlive it."""
     start = start_time(os.getpid())
     return Tether(pid=os.getpid(), start=start) if start is not None else None
 
 
-def _activated(tree: Path | None, folder: Path) -> dict[str, str]:
+def _activated(tree: Path | None, folder: Path, site: HostSite) -> dict[str, str]:
     """Variables that let commands find the programs of the tree first, and that name a folder which
-    the attempt may install into. An environment that is activated here is hidden from ranks: uv
+    the attempt may install into. An environment that is activated there is hidden from ranks: uv
     would install into it, and into the tree if VIRTUAL_ENV named that. So are variables that lead
     to packages which nothing pins."""
     if tree is None:
         return {}
-    path = os.environ.get("PATH", os.defpath)
     return {
-        "PATH": f"{tree / 'bin'}{os.pathsep}{path}",
+        "PATH": f"{tree / 'bin'}{os.pathsep}{site.path}",
         "SGPU_SITE": str(folder / "site"),
-        **{name: "" for name in HIDDEN if name in os.environ},
+        **{name: "" for name in HIDDEN if name in site.variables},
     }
 
 
-def _parallel(request: LaunchRequest, layout: AttemptLayout) -> Parallel | None:
+def _parallel(request: LaunchRequest, site: HostSite) -> Parallel | None:
     config, call = request.config, request.call
     limit = config.max_parallel or (call.limit if call else None)
     if limit is None and call is not None and call.sweep and config.type.name == "CPU":
-        limit = max(1, usable_processors() // config.gpus)
+        limit = max(1, site.processors() // config.gpus)
     if limit is None:
         return None
-    locks = layout.parallel_locks(request.ref, called=call is not None)
+    locks = site.layout.parallel_locks(request.ref, called=call is not None)
     return Parallel(lock_dir=str(locks), limit=limit)
+
+
+def entrypoint_files(spec: LaunchSpec) -> dict[str, bytes]:
+    """`_air.py`, and `spec.json`, which is written last."""
+    raw = render_spec(spec)
+    air = render_air(hashlib.sha256(raw).hexdigest(), spec.entry)
+    return {"_air.py": air.encode(), "spec.json": raw}
 
 
 def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
@@ -142,15 +170,13 @@ def write_entrypoint(folder: Path, spec: LaunchSpec, shared: Path) -> None:
     Raises:
         OSError: the disk is full, or the folder is gone.
     """
-    raw = render_spec(spec)
     if spec.runs_python:
         ours = os.path.realpath(spec.python) == os.path.realpath(sys.executable)
         _place_archive(folder / "rank.zip", shared, compiled=ours)
         if ours and spec.entry.kind == "script":
             _compile_script(folder / "code", str(spec.entry.path), run_as=Path(spec.code_dir))
-    air = render_air(hashlib.sha256(raw).hexdigest(), spec.entry)
-    write_atomic(folder / "_air.py", air.encode())
-    write_atomic(folder / "spec.json", raw)
+    for name, content in entrypoint_files(spec).items():
+        write_atomic(folder / name, content)
 
 
 def _place_archive(path: Path, shared: Path, *, compiled: bool) -> None:

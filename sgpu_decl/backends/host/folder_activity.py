@@ -14,7 +14,7 @@ from sgpu_decl.agent.attempt.attempt_files import read_json
 from sgpu_decl.agent.attempt.monitor_files import MONITOR, REPORTED
 from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.backends.activity_reader import ActivityReader
-from sgpu_decl.backends.local.local_logs import STREAMS, index_entries
+from sgpu_decl.backends.host.folder_logs import STREAMS, index_entries
 from sgpu_decl.backends.monitor_activity import measured, whole
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.rank_activity import RankActivity
@@ -26,7 +26,7 @@ _INDEX = 64 << 10
 _Read = TypeVar("_Read")
 
 
-class LocalActivity(ActivityReader):
+class FolderActivity(ActivityReader):
     """Reads again only what has changed. `hide` takes secret values out of a text."""
 
     def __init__(self, folder: Path, hide: Callable[[str], str]) -> None:

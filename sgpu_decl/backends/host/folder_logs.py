@@ -131,7 +131,7 @@ class _Tail:
         return b"sgpu: %d bytes of output were dropped: the disk was full" % count if count else b""
 
 
-class LocalLog(LogReader):
+class FolderLog(LogReader):
     """The log of the attempt in a folder.
 
     Args:

@@ -1,0 +1,128 @@
+"""Copies of what attempts on boxes left and leave, in their folders on this machine: each look
+brings what is new. The folder on the box is the truth; a copy may be deleted at any time."""
+
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sgpu_decl.agent.attempt.attempt_files import OUTCOME, SPEC
+from sgpu_decl.agent.attempt.monitor_files import MONITOR
+from sgpu_decl.agent.attempt.staged_folder import holds_launch
+from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.atomic_files import write_cache
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.ssh.box_launches import BoxLaunches
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.step_progress import Progress, Quiet
+
+RECORD = (SPEC, "mlflow.json", "notices.json", OUTCOME)
+"""What an ended attempt is known by; the outcome comes last."""
+LOGS = ("ranks/*.log", "ranks/*.idx", "ranks/*.dropped")
+ACTIVITY = (MONITOR, "ranks/*/reported.json", *LOGS)
+RESULTS = ("ranks/*/output*",)
+OUTPUT = ("output/*",)
+
+_GROWS = ("*.log", "*.idx", "*.dropped")
+_PART = ".part"
+
+
+class BoxMirror:
+    """The copies of one project and target."""
+
+    def __init__(self, layout: AttemptLayout, launches: BoxLaunches) -> None:
+        self._layout = layout
+        self._launches = launches
+        self._lock = threading.Lock()
+        self.epochs: dict[str, int | None] = {}
+        """When the clocks of attempts were 0, by their tokens; see `attempt_status`."""
+
+    def folder(self, record: LaunchRecord) -> Path:
+        """The copy of an attempt's folder. What lies there of another launch is deleted."""
+        folder = self._layout.found(record)
+        if (folder / SPEC).exists() and not holds_launch(folder, record.token):
+            shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    def begin(self, record: LaunchRecord, spec: bytes) -> None:
+        """An attempt was staged there: its copy has its spec."""
+        write_cache(self.folder(record) / SPEC, spec)
+
+    def has_ended(self, record: LaunchRecord) -> bool:
+        """Whether the copy says how the attempt ended: the box need not be asked then."""
+        folder = self._layout.found(record)
+        return (folder / OUTCOME).exists() and holds_launch(folder, record.token)
+
+    def pull(
+        self, record: LaunchRecord, names: Sequence[str], progress: Progress | None = None
+    ) -> Path:
+        """Bring what is new of the files with these names, which may be patterns; return the copy.
+        `progress` is told `fetching`, in bytes.
+
+        Raises:
+            BackendError: the box does not answer, or the copy cannot be written.
+        """
+        folder = self.folder(record)
+        whole = {"folder": self._launches.folder(record), "names": names, "grows": _GROWS}
+        with self._lock:
+            have = dict(_held(folder))
+            done, more = 0, True
+            while more:
+                answer, data = self._launches.box(record).send("pull", {**whole, "have": have})
+                at = 0
+                for path, offset, size, total, changed in answer["files"]:
+                    try:
+                        _write(folder, path, offset, data[at : at + size], total, changed)
+                    except OSError as error:
+                        raise BackendError(
+                            f"`{folder / path}` cannot be written: {error}"
+                        ) from error
+                    at += size
+                    have[path] = [offset + size, changed]
+                done += len(data)
+                (progress or Quiet()).advance("fetching", done, done)
+                more = answer["more"]
+            self.epochs[record.token] = answer["epoch_ns"]
+        return folder
+
+    def forget(self, record: LaunchRecord) -> None:
+        """Delete the copy."""
+        shutil.rmtree(self._layout.found(record), ignore_errors=True)
+
+
+def _held(folder: Path) -> list[tuple[str, list[int]]]:
+    """The size and the time of each file of a copy, by its path."""
+    found = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            with suppress(OSError):
+                facts = os.stat(path)
+                relative = os.path.relpath(path, folder)
+                if not name.endswith(_PART):
+                    found.append((relative, [facts.st_size, facts.st_mtime_ns]))
+    return found
+
+
+def _write(folder: Path, path: str, offset: int, piece: bytes, total: int, changed: int) -> None:
+    """Write a piece of a file. One that is replaced as a whole gets its name when it is whole."""
+    target = folder / path
+    if not target.resolve().is_relative_to(folder.resolve()):
+        raise OSError(f"the box names `{path}`")
+    private_folder(target.parent)
+    grows = target.suffix in (".log", ".idx", ".dropped")
+    draft = target if grows else target.with_name(target.name + _PART)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(draft, flags if offset or grows else flags | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.seek(offset)
+        file.write(piece)
+        if grows:
+            file.truncate(offset + len(piece))
+    if offset + len(piece) >= total:
+        os.utime(draft, ns=(changed, changed))
+        if not grows:
+            draft.replace(target)

@@ -1,0 +1,198 @@
+"""Attempts on boxes: how they stand is asked there, and what they left is read from copies."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.agent.attempt.attempt_files import SPEC
+from sgpu_decl.agent.attempt.attempt_status import read_attempt
+from sgpu_decl.agent.notices.notice_process import read_notices
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
+from sgpu_decl.backends.ssh.box_launches import BoxLaunches
+from sgpu_decl.backends.ssh.box_mirror import ACTIVITY, LOGS, OUTPUT, RECORD, RESULTS, BoxMirror
+from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptRef, AttemptState
+from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
+from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.launch import LaunchRecord
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.activity_reader import ActivityReader
+    from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.rank_output import Output, RankStack
+    from sgpu_decl.model.step_progress import Progress
+
+_AWAY = 10.0  # seconds for which a box that did not answer is not asked again
+
+
+class SshAttempts(FolderAttempts):
+    """What a box does not answer is unknown, and never lost."""
+
+    poll_seconds = 0.5
+
+    def __init__(
+        self, launches: BoxLaunches, mirror: BoxMirror, layout: AttemptLayout,
+        environ: Mapping[str, str], project: Path,
+    ) -> None:  # fmt: skip
+        super().__init__(layout, environ, project)
+        self._launches = launches
+        self._mirror = mirror
+        self._away: dict[Box, tuple[float, BackendError]] = {}
+
+    def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        views = {}
+        boxes: dict[Box, list[LaunchRecord]] = {}
+        for record in records:
+            if self._mirror.has_ended(record):
+                views[record.ref] = view_in(record, read_attempt(self._layout.found(record)))
+            elif self._problem(record) is None:
+                boxes.setdefault(self._launches.box(record), []).append(record)
+        for box, group in boxes.items():
+            views |= self._looked(box, group)
+        return {record.ref: views[record.ref] for record in records if record.ref in views}
+
+    def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
+        if self._mirror.has_ended(record):
+            return None
+        error = self._problem(record)
+        if error is None:
+            try:
+                self._launches.ask(record, "staged")
+            except BackendError as refused:
+                error = refused
+        if error is None:
+            return None
+        return Elsewhere(
+            reason=error.message, hint=error.hint or "try again", retryable=error.retryable
+        )
+
+    def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
+        from sgpu_decl.agent.system.secrets import Redactor
+        from sgpu_decl.model.rank_output import RankStack
+
+        hide = Redactor(self._secrets(record)[0])
+        found = self._launches.ask(record, "stacks", ranks=ranks)["stacks"]
+        return [
+            RankStack(
+                rank=one["rank"],
+                pid=one["pid"],
+                text=one["stack"] and hide(one["stack"]),
+                reason=one["reason"],
+            )
+            for one in found
+        ]
+
+    def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
+        self._mirror.pull(record, RESULTS)
+        return super().results(record)
+
+    def output(self, record: LaunchRecord, progress: "Progress") -> "Output":
+        self._mirror.pull(record, OUTPUT, progress)
+        return super().output(record, progress)
+
+    def node_files(self, record: LaunchRecord, name: str) -> Mapping[int, Path]:
+        self._mirror.pull(record, (name,))
+        return super().node_files(record, name)
+
+    def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002
+        return self.output_place(record) is not None
+
+    def output_place(self, record: LaunchRecord) -> str | None:
+        if not self._launches.ask(record, "facts_of")["output"]:
+            return None
+        box, run = self._launches.box(record), self._launches.folder(record).rpartition("/")[0]
+        return f"{box.host}:{box.storage}/{run}"
+
+    def error(self, record: LaunchRecord, rank: int) -> bytes | None:
+        self._mirror.pull(record, (f"ranks/{rank}/*/error.pkl",))
+        return super().error(record, rank)
+
+    def logs(
+        self,
+        record: LaunchRecord,
+        *,
+        ranks: Sequence[int] | None,
+        follow: bool,
+        restart: int | None = None,
+    ) -> LogReader:
+        folder = self._mirror.pull(record, RECORD)
+        if not (folder / SPEC).exists():
+            return NoLog()
+        return super().logs(record, ranks=ranks, follow=follow, restart=restart)
+
+    def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
+        if not (self._folder(record) / SPEC).exists():
+            self._mirror.pull(record, RECORD)
+        return super().unresolved_secrets(record)
+
+    def activity(self, record: LaunchRecord) -> "ActivityReader":
+        from sgpu_decl.backends.ssh.box_activity import BoxActivity
+
+        self._mirror.pull(record, RECORD)
+        return BoxActivity(super().activity(record), lambda: self._mirror.pull(record, ACTIVITY))
+
+    def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
+        views = self.look(records)
+        return {
+            record.ref: self._inspected(record, views[record.ref])
+            for record in records
+            if record.ref in views
+        }
+
+    def _inspected(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
+        stacks = view.first_cause.stacks if view.first_cause is not None else ()
+        folder = self._mirror.pull(record, (*RECORD, *(stack.file for stack in stacks)))
+        host, there = self._launches.box(record).host, self._launches.path(record)
+        left: dict[str, list[int]] = {}
+        if view.state is AttemptState.LOST:
+            asked = [self._launches.folder(record)]
+            left = self._launches.ask(record, "look", folders=asked, remains=True)["left"]
+        return replace(
+            view,
+            first_cause=with_files(view.first_cause, folder),
+            links={**links_of(folder), "host": host, "folder": str(there),
+                   "output": str(there / "output")},
+            notices=notices_in(read_notices(str(folder))),
+            processes_left=tuple(left.get(str(there), ())),
+        )  # fmt: skip
+
+    def _looked(self, box: Box, records: Sequence[LaunchRecord]) -> dict[AttemptRef, AttemptView]:
+        """What a box says of attempts; nothing if it does not answer."""
+        folders = [self._launches.folder(record) for record in records]
+        try:
+            seen = box.ask("look", folders=folders)["seen"]
+        except BackendError as error:
+            self._away[box] = time.monotonic(), error
+            return {}
+        views = {}
+        for record, status in zip(records, seen, strict=True):
+            if status is not None:
+                views[record.ref] = view_in(record, status)
+                if not views[record.ref].state.active:
+                    self._mirror.pull(record, RECORD)
+        return views
+
+    def _problem(self, record: LaunchRecord) -> BackendError | None:
+        """Why the box of an attempt cannot be asked."""
+        try:
+            box = self._launches.box(record)
+        except BackendError as error:
+            return error
+        away = self._away.get(box)
+        return away[1] if away is not None and time.monotonic() - away[0] < _AWAY else None
+
+    def _place(self, record: LaunchRecord) -> Path:
+        return self._mirror.folder(record)
+
+    def _epoch_ns(self, record: LaunchRecord, folder: Path) -> int | None:  # noqa: ARG002
+        return self._mirror.epochs.get(record.token)
+
+    def _goes_on(self, record: LaunchRecord, folder: Path, *, follow: bool) -> bool:  # noqa: ARG002
+        view = self.look([record]).get(record.ref) if follow else None
+        self._mirror.pull(record, LOGS)  # after the look: what ended ranks wrote is there
+        return view is not None and view.state.active

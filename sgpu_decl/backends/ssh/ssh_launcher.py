@@ -1,0 +1,233 @@
+"""Launches on a box: its agent stages them in their folder there, and starts their supervisor, as
+on this machine."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.archives import rank_zip
+from sgpu_decl.backends.base import ForcedStop, Launcher
+from sgpu_decl.backends.host.host_spec import HostSite, entrypoint_files, host_launch_spec
+from sgpu_decl.backends.launch_request import (
+    LaunchRequest,
+    output_gone,
+    require_code,
+    upstream_elsewhere,
+)
+from sgpu_decl.backends.launch_spec import write_call
+from sgpu_decl.backends.node_tracker import node_tracker, tracking_credentials
+from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.backends.ssh.box_launches import BoxLaunches, same_box
+from sgpu_decl.backends.ssh.box_mirror import BoxMirror
+from sgpu_decl.backends.ssh.box_sending import BoxSender
+from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.backends.ssh.ssh_process import ConnectionLost
+from sgpu_decl.backends.ssh.ssh_survey import devices_of
+from sgpu_decl.backends.tracker_request import require_uri
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import BackendError, OutcomeUnknown
+from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import outputs_read
+from sgpu_decl.model.step_progress import Progress, Quiet
+from sgpu_decl.rendering.spec import LaunchSpec
+from sgpu_decl.scratch_folders import scratch_folder
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+
+_SILENT = 30.0  # seconds of silence until a supervisor that was asked to stop is ended
+
+
+class SshLauncher(Launcher):
+    """A second request for the same launch does nothing new on the box, whoever sends it: so
+    requests whose answers are lost are sent again."""
+
+    def __init__(
+        self,
+        context: "BackendContext",
+        launches: BoxLaunches,
+        mirror: BoxMirror,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._project = context.project
+        self._store = context.store
+        self._sender = BoxSender(context.store, context.environments)
+        self._launches = launches
+        self._mirror = mirror
+        self._environ = environ
+
+    def check(self, request: LaunchRequest) -> None:
+        require_code(self._store(), request)
+        resolve_secrets(request.config.secrets, self._environ, request.folder(self._project))
+        require_uri(request.config, self._environ)
+        self._launches.config(request.record)
+        known = {upstream.ref: upstream for upstream in request.after}
+        for ref in dict.fromkeys((*known, *outputs_read(request.inputs.spec))):
+            upstream, waits = known.get(ref), ref in request.record.after
+            if upstream is None:
+                raise output_gone(request.ref, ref)
+            if upstream.backend != request.record.backend:
+                place = f"on the backend `{upstream.backend}`"
+                raise upstream_elsewhere(request.ref, ref, place, waits=waits)
+            if not same_box(upstream, request.record, self._launches):
+                raise upstream_elsewhere(request.ref, ref, "on another host", waits=waits)
+            if not waits and not self._launches.ask(upstream, "facts_of")["output"]:
+                raise output_gone(request.ref, ref)
+
+    def prepare(
+        self, requests: Sequence[LaunchRequest], progress: Progress
+    ) -> Sequence[Diagnostic]:
+        for request in requests:
+            box = self._launches.box(request.record)
+            if request.inputs.code_digest is not None:
+                self._sender.code(box, request.inputs.code_digest, progress)
+            if request.inputs.environment_digest is not None:
+                self._sender.tree(box, request.inputs.environment_digest, progress)
+        return ()
+
+    def provisional_reference(self, record: LaunchRecord) -> str:
+        return self._launches.reference(record)
+
+    def place_words(self, record: LaunchRecord) -> str:
+        return f"on {self._launches.box(record).host}"
+
+    def may_queue(self, request: LaunchRequest) -> bool:
+        return request.config.max_parallel is not None or request.config.type.name != "CPU"
+
+    def stage(self, request: LaunchRequest) -> None:
+        box, record = self._launches.box(request.record), request.record
+        digest, quiet = request.inputs.code_digest, Quiet()
+        code = self._sender.code(box, digest, quiet) if digest is not None else None
+        with scratch_folder("launch") as scratch, self._explained(request):
+            files = self._files(request, box, scratch)
+            sizes = [[name, len(content)] for name, content in files.items()]
+            message = {
+                "folder": self._launches.folder(record),
+                "token": record.token,
+                "files": sizes,
+                "folders": ["output", *(() if code else ("code",)), *_site(request)],
+                "code": code,
+            }
+            size = sum(len(content) for content in files.values())
+            try:
+                box.send("stage", message, files.values, size)
+            except BackendError as error:
+                if error.code not in ("code_missing", "code_damaged") or digest is None:
+                    raise
+                self._sender.code(box, digest, quiet, again=True)  # somebody deleted it there
+                box.send("stage", message, files.values, size)
+        self._mirror.begin(record, files["spec.json"])
+
+    def staged(self, record: LaunchRecord) -> bool:
+        return bool(self._launches.ask(record, "staged")["staged"])
+
+    def launch(self, request: LaunchRequest) -> str:
+        config, base = request.config, request.folder(self._project)
+        secrets = {
+            **tracking_credentials(config, self._environ),
+            **resolve_secrets(config.secrets, self._environ, base),
+        }
+        try:
+            with self._explained(request):
+                self._launches.ask(request.record, "start", secrets=secrets)
+        except ConnectionLost as error:
+            raise OutcomeUnknown(
+                f"`{request.ref}` may have been started: {error.message}",
+                hint="apply again: it is found, and not started once more",
+            ) from error
+        return self._launches.reference(request.record)
+
+    def cancel(self, record: LaunchRecord) -> None:
+        self._launches.ask(record, "cancel")
+
+    def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop:
+        return _ForcedStop(self._launches, record, _SILENT if patience is None else patience)
+
+    def _files(self, request: LaunchRequest, box: Box, scratch: Path) -> dict[str, bytes]:
+        """The files of an attempt's folder, by name; its spec is the last."""
+        call = request.call
+        told = replace(request, call=replace(call, path=())) if call is not None else request
+        code, environment = None, request.inputs.environment_digest
+        if request.inputs.code_digest is not None and request.config.gpus > 1:
+            code = scratch / "code"  # what ranks import is read from it
+            self._store().materialize(request.inputs.code_digest, code, request.progress)
+        tree = self._sender.tree(box, environment, Quiet()) if environment is not None else None
+        kind = request.config.type.kind
+        spec = host_launch_spec(
+            told,
+            self._site(request, box),
+            root=request.code_root(self._project),
+            code=code,
+            python=f"{tree}/bin/python" if tree is not None else str(box.hello["python"]),
+            tree=Path(tree) if tree is not None else None,
+            devices=[
+                device.index
+                for device in devices_of(box).visible
+                if kind is GPUType.CPU or device.may_be(kind)
+            ],
+            share_gpus=False,
+            tracker=None,
+        )
+        files: dict[str, bytes] = {}
+        if call is not None:
+            write_call(scratch, call)
+            files |= {file.name: file.read_bytes() for file in scratch.iterdir() if file.is_file()}
+        if spec.runs_python:
+            files["rank.zip"] = rank_zip(compiled=False)
+        spec, tracker = self._tracked(request, spec)
+        return {**files, **tracker, **entrypoint_files(spec)}
+
+    def _tracked(
+        self, request: LaunchRequest, spec: LaunchSpec
+    ) -> tuple[LaunchSpec, Mapping[str, bytes]]:
+        tracker = node_tracker(request, project=self._project, python=spec.python)
+        if tracker is None:
+            return spec, {}
+        archive, *words = tracker.spec.argv
+        argv = (spec.python, f"{spec.run_dir}/{archive}", *words)
+        return replace(spec, tracker=replace(tracker.spec, argv=argv)), tracker.files
+
+    def _site(self, request: LaunchRequest, box: Box) -> HostSite:
+        hello = box.hello
+        return HostSite(
+            layout=self._launches.layout(request.record),
+            folder_of=self._launches.path,
+            gpu_locks=hello["gpu_locks"],
+            shared_gpu_locks=hello["shared_gpu_locks"],
+            port_locks=hello["port_locks"],
+            processors=lambda: int(hello["processors"]),
+            path=hello["path"],
+        )
+
+    @contextmanager
+    def _explained(self, request: LaunchRequest) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionLost:
+            raise
+        except BackendError as error:
+            raise BackendError(
+                f"`{request.ref}` could not be started: {error.message}",
+                hint=error.hint,
+                code=error.code if error.code != BackendError.code else "launch_failed",
+            ) from error
+
+
+class _ForcedStop(ForcedStop):
+    def __init__(self, launches: BoxLaunches, record: LaunchRecord, patience: float) -> None:
+        self._launches = launches
+        self._record = record
+        self._patience = patience
+
+    def look(self) -> str | None:
+        did = self._launches.ask(self._record, "force", silence=self._patience)
+        return str(did["did"]) if did["did"] else None
+
+
+def _site(request: LaunchRequest) -> tuple[str, ...]:
+    """The folder that an attempt with an environment may install into: Python remembers folders of
+    its path that are not there."""
+    return ("site",) if request.inputs.environment_digest is not None else ()
