@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -40,6 +41,7 @@ Host box
   GlobalKnownHostsFile none
 """
 _PATIENCE = 30.0
+LOSSY = Path(__file__).with_name("lossy_ssh.py")
 
 
 def _sshd() -> str | None:
@@ -67,7 +69,7 @@ class SshServer:
         for made in (self.home, self.path):
             made.mkdir(parents=True)
         for name in ("hostkey", "key"):
-            _keygen(folder / name)
+            keygen(folder / name)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -76,7 +78,11 @@ class SshServer:
         (folder / "ssh_config").write_text(_CLIENT.format(**names))
         self.know_host()
         client = self.path / "ssh"
-        client.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n')
+        client.write_text(
+            f'#!/bin/sh\nset -- {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n'
+            f"if [ -e {folder}/lose ]; then\n  exec {sys.executable} {LOSSY} {folder}/lose "
+            f'"$(cat {folder}/word)" "$@"\nfi\nexec "$@"\n'
+        )
         client.chmod(0o755)
         self._log = folder / "sshd.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -124,6 +130,12 @@ class SshServer:
         kind, text = (self.folder / f"{key}.pub").read_text().split()[:2]
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {kind} {text}\n")
 
+    def lose(self, request: str, times: int = 1) -> None:
+        """Have the answers to the next requests of that name get lost, with their connections. It
+        holds for logins that begin from now on."""
+        (self.folder / "word").write_text(f'"do":"{request}"')
+        (self.folder / "lose").write_text(f"{times}")
+
     @property
     def logins(self) -> int:
         """How many connections there have been."""
@@ -134,7 +146,7 @@ class SshServer:
         self.stop()
 
 
-def _keygen(path: Path) -> None:
+def keygen(path: Path) -> None:
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
     subprocess.run(words, check=True, capture_output=True)
 

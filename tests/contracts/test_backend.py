@@ -58,6 +58,7 @@ class TestSsh(BackendContract):
             missing="env:NO_SUCH_WORD",
             elsewhere=True,
             orders=True,
+            lose_answer=lambda: server.lose("start", times=2),
         )
         server.close()
 

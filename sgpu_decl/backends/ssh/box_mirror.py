@@ -1,14 +1,17 @@
 """Copies of what attempts on boxes left and leave, in their folders on this machine: each look
 brings what is new. The folder on the box is the truth; a copy may be deleted at any time."""
 
+import json
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from sgpu_decl.agent.attempt.attempt_files import OUTCOME, SPEC
+from sgpu_decl.agent.attempt.attempt_files import OUTCOME, SPEC, read_json
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
 from sgpu_decl.agent.attempt.staged_folder import holds_launch
 from sgpu_decl.agent.system.safe_files import private_folder
@@ -28,6 +31,7 @@ OUTPUT = ("output/*",)
 
 _GROWS = ("*.log", "*.idx", "*.dropped")
 _PART = ".part"
+_SEEN = "seen.json"
 
 
 class BoxMirror:
@@ -55,6 +59,18 @@ class BoxMirror:
         """Whether the copy says how the attempt ended: the box need not be asked then."""
         folder = self._layout.found(record)
         return (folder / OUTCOME).exists() and holds_launch(folder, record.token)
+
+    def note(self, record: LaunchRecord, status: Mapping[str, Any]) -> None:
+        """The box has just said how an attempt stands. The time of the file is that moment."""
+        write_cache(self.folder(record) / _SEEN, json.dumps({record.token: status}).encode())
+
+    def noted(self, record: LaunchRecord) -> tuple[dict[str, Any], datetime] | None:
+        """What the box said last, and when."""
+        path = self.folder(record) / _SEEN
+        seen = read_json(str(path.parent), path.name) or {}
+        if record.token not in seen:
+            return None
+        return seen[record.token], datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
     def pull(
         self, record: LaunchRecord, names: Sequence[str], progress: Progress | None = None

@@ -6,7 +6,7 @@ from sgpu_decl.model.backend_kinds import BackendKind, Capabilities
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.backends.base import Backend, Survey
+    from sgpu_decl.backends.base import Backend
     from sgpu_decl.config.backend import BackendOptions
 
 
@@ -14,13 +14,6 @@ def _options() -> "type[BackendOptions]":
     from sgpu_decl.backends.ssh.options import SshOptions
 
     return SshOptions
-
-
-def _survey(context: "BackendContext") -> "Survey":
-    from sgpu_decl.backends.ssh.boxes import Boxes
-    from sgpu_decl.backends.ssh.ssh_survey import SshSurvey
-
-    return SshSurvey(context.pythons, context.shared(Boxes))
 
 
 def _open(context: "BackendContext") -> "Backend":
@@ -41,7 +34,6 @@ KIND = BackendKind(
     capabilities=Capabilities(
         remote=True, fields=frozenset({"after", "on_finish", "ray", "resume"})
     ),
-    survey=_survey,
     open=_open,
     check_reference=_check_reference,
 )

@@ -50,8 +50,10 @@ class SshAttempts(FolderAttempts):
         for record in records:
             if self._mirror.has_ended(record):
                 views[record.ref] = view_in(record, read_attempt(self._layout.found(record)))
-            elif self._problem(record) is None:
+            elif (error := self._problem(record)) is None:
                 boxes.setdefault(self._launches.box(record), []).append(record)
+            else:
+                views |= self._as_seen([record], error)
         for box, group in boxes.items():
             views |= self._looked(box, group)
         return {record.ref: views[record.ref] for record in records if record.ref in views}
@@ -145,36 +147,58 @@ class SshAttempts(FolderAttempts):
         }
 
     def _inspected(self, record: LaunchRecord, view: AttemptView) -> AttemptView:
-        stacks = view.first_cause.stacks if view.first_cause is not None else ()
-        folder = self._mirror.pull(record, (*RECORD, *(stack.file for stack in stacks)))
-        host, there = self._launches.box(record).host, self._launches.path(record)
-        left: dict[str, list[int]] = {}
-        if view.state is AttemptState.LOST:
+        folder = self._folder(record)
+        if view.unavailable is None and not self._mirror.has_ended(record):
+            self._mirror.pull(record, RECORD)
+        left: tuple[int, ...] = ()
+        if view.state is AttemptState.LOST and self._problem(record) is None:
             asked = [self._launches.folder(record)]
-            left = self._launches.ask(record, "look", folders=asked, remains=True)["left"]
+            found = self._launches.ask(record, "look", folders=asked, remains=True)["left"]
+            left = tuple(pid for pids in found.values() for pid in pids)
+        box = self._launches.box(record)
+        there = f"{box.storage}/{self._launches.folder(record)}"
         return replace(
             view,
             first_cause=with_files(view.first_cause, folder),
-            links={**links_of(folder), "host": host, "folder": str(there),
-                   "output": str(there / "output")},
+            links={**links_of(folder), "host": box.host, "folder": there,
+                   "output": f"{there}/output"},
             notices=notices_in(read_notices(str(folder))),
-            processes_left=tuple(left.get(str(there), ())),
+            processes_left=left,
         )  # fmt: skip
 
     def _looked(self, box: Box, records: Sequence[LaunchRecord]) -> dict[AttemptRef, AttemptView]:
-        """What a box says of attempts; nothing if it does not answer."""
+        """What a box says of attempts; if it does not answer, what it said last."""
         folders = [self._launches.folder(record) for record in records]
         try:
             seen = box.ask("look", folders=folders)["seen"]
         except BackendError as error:
             self._away[box] = time.monotonic(), error
-            return {}
+            return self._as_seen(records, error)
         views = {}
         for record, status in zip(records, seen, strict=True):
             if status is not None:
-                views[record.ref] = view_in(record, status)
-                if not views[record.ref].state.active:
-                    self._mirror.pull(record, RECORD)
+                view = views[record.ref] = view_in(record, status)
+                self._mirror.note(record, status)
+                if not view.state.active:
+                    stacks = view.first_cause.stacks if view.first_cause is not None else ()
+                    self._mirror.pull(record, (*(stack.file for stack in stacks), *RECORD))
+        return views
+
+    def _as_seen(
+        self, records: Sequence[LaunchRecord], error: BackendError
+    ) -> dict[AttemptRef, AttemptView]:
+        """Attempts of a box that does not answer, as they were seen last from here."""
+        views = {}
+        for record in records:
+            seen = self._mirror.noted(record)
+            if seen is not None:
+                status, at = seen
+                views[record.ref] = replace(
+                    view_in(record, status),
+                    unavailable=error.message,
+                    way_out=error.hint,
+                    unknown_since=at,
+                )
         return views
 
     def _problem(self, record: LaunchRecord) -> BackendError | None:

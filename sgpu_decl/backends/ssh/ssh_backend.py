@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def open_ssh(context: "BackendContext") -> Backend:
     """Nothing is connected before it is asked."""
-    boxes = context.shared(Boxes)
+    boxes = Boxes()
     launches = BoxLaunches(boxes)
     mirror = BoxMirror(context.layout, launches)
     return Backend(

@@ -4,14 +4,13 @@ import os
 import shutil
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.ssh.boxes import Box
 from sgpu_decl.errors import BackendError
-from tests.ssh_server import SshServer, _keygen
+from tests.ssh_server import SshServer, keygen
 
 
 def test_a_box_says_what_it_is_and_keeps_the_agent(server: SshServer, box: Box) -> None:
@@ -68,7 +67,7 @@ def test_a_host_that_is_not_the_known_one_is_refused(
     if known is None:
         (server.folder / "known_hosts").unlink()
     else:
-        _keygen(server.folder / known)
+        keygen(server.folder / known)
         server.know_host(known)
 
     with pytest.raises(BackendError, match="Host key verification failed") as refused:
@@ -81,7 +80,7 @@ def test_a_host_that_is_not_the_known_one_is_refused(
 def test_a_key_that_is_not_allowed_is_refused(server: SshServer, box: Box) -> None:
     for name in ("key", "key.pub"):
         (server.folder / name).unlink()
-    _keygen(server.folder / "key")
+    keygen(server.folder / "key")
     (server.folder / "key.pub").write_text("")
 
     with pytest.raises(BackendError, match="Permission denied"):
@@ -93,7 +92,7 @@ def test_a_host_that_nobody_knows_is_refused(server: SshServer) -> None:
         Box("no-such-host.invalid", None, "~/sgpu").ask("facts")
 
 
-def test_a_python_is_named_or_missing(server: SshServer, tmp_path: Path) -> None:
+def test_a_python_is_named_or_missing(server: SshServer) -> None:
     named = Box("box", sys.executable, "~/sgpu")
     assert os.path.samefile(named.hello["python"], sys.executable)
     named.close()
