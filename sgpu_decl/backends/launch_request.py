@@ -1,6 +1,6 @@
 """A launch that a backend carries out, and its config, which is read from its spec."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,3 +180,36 @@ def upstream_elsewhere(
         hint=f"apply again once `{upstream}` has ended" if waits else again,
         code="upstream_elsewhere",
     )
+
+
+def require_upstreams(
+    request: LaunchRequest,
+    elsewhere: str,
+    *,
+    is_beside: Callable[[LaunchRecord], bool],
+    has_output: Callable[[LaunchRecord], bool],
+) -> None:
+    """Refuse a launch whose ranks would not find an upstream, or the output of one.
+
+    Args:
+        elsewhere: says where an upstream was launched that is not beside it.
+        is_beside: whether an upstream of the same backend lies where this launch sees it.
+        has_output: whether the output of one that has ended is still there.
+
+    Raises:
+        BackendError: one is gone, or elsewhere.
+    """
+    from sgpu_decl.model.run_outputs import outputs_read
+
+    known = {upstream.ref: upstream for upstream in request.after}
+    for ref in dict.fromkeys((*known, *outputs_read(request.inputs.spec))):
+        upstream, waits = known.get(ref), ref in request.record.after
+        if upstream is None:
+            raise output_gone(request.ref, ref)
+        if upstream.backend != request.record.backend:
+            place = f"on the backend `{upstream.backend}`"
+            raise upstream_elsewhere(request.ref, ref, place, waits=waits)
+        if not is_beside(upstream):
+            raise upstream_elsewhere(request.ref, ref, elsewhere, waits=waits)
+        if not waits and not has_output(upstream):
+            raise output_gone(request.ref, ref)

@@ -14,8 +14,8 @@ from sgpu_decl.model.backend_kinds import our_kinds
 
 PACKAGE = Path(__file__).parents[2] / "sgpu_decl"
 NAMES = tuple(kind.name for kind in our_kinds())
-COMMON_WORDS = frozenset({"local", "ray"})
-"""`local_rank` and `array` say nothing of a backend."""
+COMMON_WORDS = frozenset({"local", "ray", "ssh"})
+"""`local_rank`, `array` and `SSH_CONNECTION` say nothing of a backend."""
 
 RAY = "`ray` is a block of a run too"
 STATE = "`databricks` is a kind of shared state too"
@@ -60,6 +60,11 @@ ALLOWED = {
     "bundles/bundle_program.py": BUNDLES,
     "bundles/loader.py": BUNDLES,
     "bundles/task_mutator.py": BUNDLES,
+    "backends/box/ssh_process.py": "the program of that name",
+    "api/tracking_pages.py": "the same",
+    "model/project_home.py": "`ssh` is a scheme of URLs of git",
+    "text/shell_text.py": "a program whose words a shell reads",
+    "cli/other_names.py": "a word that people type",
     "cli/dev.py": "the emulated workspace, which is for users' own tests",
     "model/assumptions.py": "what the emulated workspace and the backend both assume",
     "agent/probe/libraries.py": "what the probe of a workspace tries on its nodes",

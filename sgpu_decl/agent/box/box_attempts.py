@@ -27,7 +27,7 @@ from sgpu_decl.agent.attempt.staged_folder import (
     size_of,
 )
 from sgpu_decl.agent.box.box_content import CODE, code_manifest
-from sgpu_decl.agent.box.wire import Content, Refusal
+from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
@@ -46,20 +46,20 @@ _LEFT_AFTER = 86_400.0  # seconds
 _stops: dict[str, LocalForcedStop] = {}
 
 
-def stage(root: str, message: dict[str, Any], content: Content) -> Answer:
+def stage(root: str, message: dict[str, Any], content: RequestContent) -> Answer:
     """Make the `folder` of an attempt: `files` has the name and the size of each that follows,
     `spec.json` last; `code` is the digest of its code, in hex; `folders` are made too."""
     folder, token = _folder(root, message), str(message["token"])
     if holds_launch(folder, token):
         return {}, b""
     if read_record(folder) is not None:
-        raise Refusal("active_run", "it still runs, though its folder was deleted")
+        raise BoxRefusal("active_run", "it still runs, though its folder was deleted")
     draft = new_draft(folder)
     try:
         os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
         delete_drafts(folder)
         if not give_up(folder):
-            raise Refusal("folder_taken", f"`{folder}` holds another launch of this run")
+            raise BoxRefusal("folder_taken", f"`{folder}` holds another launch of this run")
         os.mkdir(draft, 0o700)
         for name in message["folders"]:
             os.mkdir(os.path.join(draft, name), 0o700)
@@ -71,23 +71,23 @@ def stage(root: str, message: dict[str, Any], content: Content) -> Answer:
                 while size:
                     size -= file.write(content.read(min(size, 1 << 20)))
         os.rename(draft, folder)
-    except (OSError, BadCode, Refusal) as error:
+    except (OSError, BadCode, BoxRefusal) as error:
         if holds_launch(folder, token):
             return {}, b""  # another one was faster
         if isinstance(error, BadCode):
-            raise Refusal("code_damaged", str(error)) from None
+            raise BoxRefusal("code_damaged", str(error)) from None
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return {}, b""
 
 
-def staged(root: str, message: dict[str, Any], _: Content) -> Answer:
+def staged(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """`staged`: whether the folder is that of this launch."""
     return {"staged": holds_launch(_folder(root, message), str(message["token"]))}, b""
 
 
-def start(root: str, message: dict[str, Any], _: Content) -> Answer:
+def start(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Start what was staged, with the values of its `secrets`, unless it was started before."""
     folder, token = _folder(root, message), str(message["token"])
     if launched(folder) and holds_launch(folder, token):
@@ -102,7 +102,7 @@ def start(root: str, message: dict[str, Any], _: Content) -> Answer:
     return {}, b""
 
 
-def look(root: str, message: dict[str, Any], _: Content) -> Answer:
+def look(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """`seen` has for each of the `folders` what `attempt_status` reads; null for none."""
     folders = [_inside(root, folder) for folder in message["folders"]]
     return {
@@ -114,7 +114,7 @@ def look(root: str, message: dict[str, Any], _: Content) -> Answer:
     }, b""
 
 
-def pull(root: str, message: dict[str, Any], _: Content) -> Answer:
+def pull(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Files of an attempt's folder that are new, or longer than what was pulled before.
 
     `names` are patterns of paths in it; `have` has how many bytes the other side has of each file,
@@ -159,7 +159,7 @@ def _next_data(descriptor: int, at: int, size: int) -> int:
         return size
 
 
-def cancel(root: str, message: dict[str, Any], _: Content) -> Answer:
+def cancel(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Ask it to stop."""
     folder = _folder(root, message)
     if attempt_status.attempt_exists(folder):
@@ -167,19 +167,19 @@ def cancel(root: str, message: dict[str, Any], _: Content) -> Answer:
     return {}, b""
 
 
-def force(root: str, message: dict[str, Any], _: Content) -> Answer:
+def force(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Take the next step of a forced stop if it is due; `did` says what was done."""
     folder = _folder(root, message)
     stop = _stops.setdefault(folder, LocalForcedStop(folder, float(message["silence"])))
     return {"did": stop.look()}, b""
 
 
-def stacks(root: str, message: dict[str, Any], _: Content) -> Answer:
+def stacks(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """`stacks` of its ranks, or of some."""
     return {"stacks": rank_stacks(_folder(root, message), message["ranks"])}, b""
 
 
-def facts_of(root: str, message: dict[str, Any], _: Content) -> Answer:
+def facts_of(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """The `size` of what it left, whether it has `output`, and whether it is `active`."""
     folder = _folder(root, message)
     if not os.path.isdir(folder):
@@ -188,7 +188,7 @@ def facts_of(root: str, message: dict[str, Any], _: Content) -> Answer:
     return {"there": True, "size": size_of(folder), "output": output, "active": active(folder)}, b""
 
 
-def free(root: str, message: dict[str, Any], _: Content) -> Answer:
+def free(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Delete an ended attempt, or with `code` what was staged for it alone; `size` is that of all
     that went."""
     folder = _folder(root, message)
@@ -202,12 +202,12 @@ def free(root: str, message: dict[str, Any], _: Content) -> Answer:
     return {"size": size}, b""
 
 
-def sweep(root: str, message: dict[str, Any], _: Content) -> Answer:
+def sweep(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Stop what a lost attempt left; `count` processes were there."""
     return {"count": attempt_status.clear_remains(_folder(root, message))}, b""
 
 
-def collect(root: str, _: dict[str, Any], __: Content) -> Answer:
+def collect(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
     """Delete what killed programs left beside attempts."""
     states = os.path.join(root, "states")
     size = 0
@@ -236,10 +236,10 @@ def _folder(root: str, message: dict[str, Any]) -> str:
 
 
 def _inside(root: str, folder: object) -> str:
-    """The path of a folder that is named relative to the root. Raises Refusal: it is elsewhere."""
+    """The path of a folder that is named relative to the root. Raises BoxRefusal: it is elsewhere."""
     path = os.path.normpath(os.path.join(root, str(folder)))
     if not path.startswith(f"{root}/states/"):
-        raise Refusal("bad_folder", f"`{folder}` is no folder of an attempt")
+        raise BoxRefusal("bad_folder", f"`{folder}` is no folder of an attempt")
     return path
 
 

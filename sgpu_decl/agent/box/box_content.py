@@ -19,7 +19,7 @@ import subprocess
 import sys
 import uuid
 
-from sgpu_decl.agent.box.wire import Content, Refusal
+from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.content.code_tree import BadCode, content_path, listed_files
 from sgpu_decl.content.packs import manifest_name
 
@@ -33,19 +33,19 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
 def code_manifest(root: str, digest: str) -> bytes:
-    """The list of the files of code. Raises Refusal: it was not sent, or is damaged."""
+    """The list of the files of code. Raises BoxRefusal: it was not sent, or is damaged."""
     try:
         with open(os.path.join(root, CODE, f"{digest}.json"), "rb") as file:
             manifest = file.read()
     except FileNotFoundError:
         manifest = b""
     if hashlib.sha256(manifest).hexdigest() != digest:
-        raise Refusal("code_missing", f"the code {digest[:12]} is not there")
+        raise BoxRefusal("code_missing", f"the code {digest[:12]} is not there")
     return manifest
 
 
 def code_lacks(
-    root: str, message: dict[str, Any], content: Content
+    root: str, message: dict[str, Any], content: RequestContent
 ) -> tuple[dict[str, Any], bytes]:
     """Take the list of the files of code with the digest `code`; `lacks` are the digests of the
     contents that are not there. Without a list, `unknown` says whether it is not there either."""
@@ -53,12 +53,12 @@ def code_lacks(
     if content.left:
         manifest = content.read(content.left)
         if hashlib.sha256(manifest).hexdigest() != digest:
-            raise Refusal("code_damaged", "the list of files was damaged on its way")
+            raise BoxRefusal("code_damaged", "the list of files was damaged on its way")
         _write(os.path.join(root, CODE, f"{digest}.json"), manifest)
     else:
         try:
             manifest = code_manifest(root, digest)
-        except Refusal:
+        except BoxRefusal:
             return {"unknown": True}, b""
     folder = os.path.join(root, CODE)
     lacks: dict[str, None] = {}
@@ -69,7 +69,7 @@ def code_lacks(
 
 
 def code_objects(
-    root: str, message: dict[str, Any], content: Content
+    root: str, message: dict[str, Any], content: RequestContent
 ) -> tuple[dict[str, Any], bytes]:
     """Take contents: `objects` has the SHA-256 and the size of each, in their order."""
     folder = os.path.join(root, CODE)
@@ -77,27 +77,31 @@ def code_objects(
         path = content_path(folder, digest)
         if _store(path, size, content) != digest:
             os.unlink(path)
-            raise Refusal("code_damaged", f"the content {digest[:12]} was damaged on its way")
+            raise BoxRefusal("code_damaged", f"the content {digest[:12]} was damaged on its way")
     return {}, b""
 
 
-def list_packs(root: str, _: dict[str, Any], __: Content) -> tuple[dict[str, Any], bytes]:
+def list_packs(root: str, _: dict[str, Any], __: RequestContent) -> tuple[dict[str, Any], bytes]:
     """`files` has the size of each pack, index and manifest, by its name."""
     folder = os.path.join(root, "packs")
     os.makedirs(folder, 0o700, exist_ok=True)
     return {"files": {entry.name: entry.stat().st_size for entry in os.scandir(folder)}}, b""
 
 
-def put_pack(root: str, message: dict[str, Any], content: Content) -> tuple[dict[str, Any], bytes]:
+def put_pack(
+    root: str, message: dict[str, Any], content: RequestContent
+) -> tuple[dict[str, Any], bytes]:
     """Take a file of the folder of packs by its `name`."""
     name = str(message["name"])
     if not name or not _PLAIN.issuperset(name) or name.startswith("."):
-        raise Refusal("bad_name", f"{name!r} is no name of a pack")
+        raise BoxRefusal("bad_name", f"{name!r} is no name of a pack")
     _store(os.path.join(root, "packs", name), content.left, content)
     return {}, b""
 
 
-def make_tree(root: str, message: dict[str, Any], _: Content) -> tuple[dict[str, Any], bytes]:
+def make_tree(
+    root: str, message: dict[str, Any], _: RequestContent
+) -> tuple[dict[str, Any], bytes]:
     """Make the tree of the `environment` with that digest, in hex; `tree` is its path."""
     digest = str(message["environment"])
     folder = os.path.join(root, "environments")
@@ -112,7 +116,7 @@ def make_tree(root: str, message: dict[str, Any], _: Content) -> tuple[dict[str,
         lines = made.stdout.splitlines() or [b"{}"]
         answer = json.loads(lines[-1])
         kind = "environment_misfit" if answer.get("error") == "mismatch" else "environment_damaged"
-        raise Refusal(kind, str(answer.get("message") or "the environment cannot be made"))
+        raise BoxRefusal(kind, str(answer.get("message") or "the environment cannot be made"))
     return {"tree": tree}, b""
 
 
@@ -125,10 +129,10 @@ def _listed(manifest: bytes) -> list[tuple[str, str, int, bool, str | None]]:
     try:
         return listed_files(manifest)
     except BadCode as error:
-        raise Refusal("code_damaged", str(error)) from None
+        raise BoxRefusal("code_damaged", str(error)) from None
 
 
-def _store(path: str, size: int, content: Content) -> str:
+def _store(path: str, size: int, content: RequestContent) -> str:
     """Write so many bytes to a file, whole or not at all; return their SHA-256."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     draft = f"{path}.{uuid.uuid4().hex[:8]}"

@@ -10,7 +10,7 @@ import json
 import os
 
 from sgpu_decl.agent.box import box_attempts, box_content, box_facts
-from sgpu_decl.agent.box.wire import Content, Refusal, frame_head, read_head
+from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, read_head
 from sgpu_decl.agent.system.marked_answer import MARK
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    Operation = Callable[[str, dict[str, Any], Content], tuple[dict[str, Any], bytes]]
+    Operation = Callable[[str, dict[str, Any], RequestContent], tuple[dict[str, Any], bytes]]
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         while (head := read_head(stream.read)) is not None:
             message, size = head
-            content = Content(stream, size)
+            content = RequestContent(stream, size)
             answer, data = _answer(root, message, content)
             content.skip()
             _write(answers, frame_head(answer, len(data)) + data)
@@ -52,13 +52,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _answer(root: str, message: dict[str, Any], content: Content) -> tuple[dict[str, Any], bytes]:
+def _answer(
+    root: str, message: dict[str, Any], content: RequestContent
+) -> tuple[dict[str, Any], bytes]:
     operation = OPERATIONS.get(message.get("do", ""))
     if operation is None:
         return {"error": {"code": "unknown_request", "text": f"{message.get('do')!r}"}}, b""
     try:
         return operation(root, message, content)
-    except Refusal as refusal:
+    except BoxRefusal as refusal:
         return {"error": {"code": refusal.code, "text": str(refusal)}}, b""
     except OSError as error:
         where = os.fsdecode(error.filename) if error.filename is not None else None

@@ -64,7 +64,7 @@ def read_head(read: Callable[[int], bytes]) -> tuple[dict[str, Any], int] | None
     return message, size
 
 
-class Content:
+class RequestContent:
     """The bytes that follow a request, read as they are needed."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
@@ -85,7 +85,7 @@ class Content:
             self.read(min(self.left, 1 << 20))
 
 
-class Refusal(Exception):
+class BoxRefusal(Exception):
     """An operation refuses a request; the text says why, and `code` is for programs."""
 
     def __init__(self, code: str, text: str) -> None:

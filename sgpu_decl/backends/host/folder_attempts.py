@@ -71,7 +71,6 @@ class FolderAttempts(Attempts):
         }
 
     def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
-        from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
         from sgpu_decl.agent.system.secrets import Redactor
         from sgpu_decl.model.rank_output import RankStack
 
@@ -83,8 +82,16 @@ class FolderAttempts(Attempts):
                 text=one["stack"] and hide(one["stack"]),
                 reason=one["reason"],
             )
-            for one in rank_stacks(os.fspath(self._folder(record)), ranks)
+            for one in self._stacks(record, ranks)
         ]
+
+    def _stacks(
+        self, record: LaunchRecord, ranks: Sequence[int] | None
+    ) -> "Sequence[Mapping[str, Any]]":
+        """What `agent.ranks.rank_stacks` says of an attempt."""
+        from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
+
+        return rank_stacks(os.fspath(self._folder(record)), ranks)
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         from sgpu_decl.backends.rank_values import read_results

@@ -4,9 +4,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.box.boxes import Box, Boxes
 from sgpu_decl.backends.launch_request import config_of, foreign_config
 from sgpu_decl.backends.remote.launching.remote_reference import RemoteReference, reference_in
-from sgpu_decl.backends.ssh.boxes import Box, Boxes
 from sgpu_decl.backends.ssh.options import SshOptions, check_host
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.launch import LaunchRecord
@@ -27,7 +27,7 @@ class BoxLaunches:
         """The box of a launch. Raises BackendError: its record names none."""
         options = self._options(record)
         if record.reference is None:
-            return self._boxes.of(options)
+            return box_of(options, self._boxes)
         facts = reference_in(record.reference).facts
         host, storage = str(facts.get("host", "")), str(facts.get("storage", ""))
         if not check_host(host):
@@ -45,6 +45,10 @@ class BoxLaunches:
     def path(self, record: LaunchRecord) -> Path:
         """The whole path of that folder, on the box."""
         return Path(self.box(record).hello["root"]) / self.folder(record)
+
+    def place(self, record: LaunchRecord) -> tuple[Box, str]:
+        """Both."""
+        return self.box(record), self.folder(record)
 
     def layout(self, record: LaunchRecord) -> AttemptLayout:
         """Where the attempts of its state lie on its box."""
@@ -74,6 +78,11 @@ class BoxLaunches:
 
     def _options(self, record: LaunchRecord) -> SshOptions:
         return cast("SshOptions", self.config(record).backend)
+
+
+def box_of(options: SshOptions, boxes: Boxes) -> Box:
+    """The box that a block means."""
+    return boxes.named(options.host, options.storage, options.python)
 
 
 def same_box(one: LaunchRecord, other: LaunchRecord, launches: BoxLaunches) -> bool:

@@ -4,17 +4,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.attempt.attempt_files import SPEC
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.box.box_mirror import ACTIVITY, LOGS, OUTPUT, RECORD, RESULTS, BoxMirror
+from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches
-from sgpu_decl.backends.ssh.box_mirror import ACTIVITY, LOGS, OUTPUT, RECORD, RESULTS, BoxMirror
-from sgpu_decl.backends.ssh.boxes import Box
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
@@ -24,7 +24,7 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:
     from sgpu_decl.backends.activity_reader import ActivityReader
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.model.rank_output import Output, RankStack
+    from sgpu_decl.model.rank_output import Output
     from sgpu_decl.model.step_progress import Progress
 
 _AWAY = 10.0  # seconds for which a box that did not answer is not asked again
@@ -73,21 +73,11 @@ class SshAttempts(FolderAttempts):
             reason=error.message, hint=error.hint or "try again", retryable=error.retryable
         )
 
-    def stacks(self, record: LaunchRecord, ranks: Sequence[int] | None) -> "Sequence[RankStack]":
-        from sgpu_decl.agent.system.secrets import Redactor
-        from sgpu_decl.model.rank_output import RankStack
-
-        hide = Redactor(self._secrets(record)[0])
-        found = self._launches.ask(record, "stacks", ranks=ranks)["stacks"]
-        return [
-            RankStack(
-                rank=one["rank"],
-                pid=one["pid"],
-                text=one["stack"] and hide(one["stack"]),
-                reason=one["reason"],
-            )
-            for one in found
-        ]
+    def _stacks(
+        self, record: LaunchRecord, ranks: Sequence[int] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        found: list[dict[str, Any]] = self._launches.ask(record, "stacks", ranks=ranks)["stacks"]
+        return found
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         self._mirror.pull(record, RESULTS)
@@ -133,7 +123,7 @@ class SshAttempts(FolderAttempts):
         return super().unresolved_secrets(record)
 
     def activity(self, record: LaunchRecord) -> "ActivityReader":
-        from sgpu_decl.backends.ssh.box_activity import BoxActivity
+        from sgpu_decl.backends.box.box_activity import BoxActivity
 
         self._mirror.pull(record, RECORD)
         return BoxActivity(super().activity(record), lambda: self._mirror.pull(record, ACTIVITY))

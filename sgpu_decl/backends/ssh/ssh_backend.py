@@ -4,9 +4,9 @@ import os
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Backend
+from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.boxes import Boxes
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches
-from sgpu_decl.backends.ssh.box_mirror import BoxMirror
-from sgpu_decl.backends.ssh.boxes import Boxes
 from sgpu_decl.backends.ssh.ssh_attempts import SshAttempts
 from sgpu_decl.backends.ssh.ssh_launcher import SshLauncher
 from sgpu_decl.backends.ssh.ssh_storage import SshStorage
@@ -20,7 +20,7 @@ def open_ssh(context: "BackendContext") -> Backend:
     """Nothing is connected before it is asked."""
     boxes = Boxes()
     launches = BoxLaunches(boxes)
-    mirror = BoxMirror(context.layout, launches)
+    mirror = BoxMirror(context.layout, launches.place)
     return Backend(
         survey=SshSurvey(context.pythons, boxes),
         launcher=SshLauncher(context, launches, mirror, os.environ),

@@ -9,28 +9,22 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.base import ForcedStop, Launcher
+from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.box_uploads import BoxUploads
+from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.backends.box.ssh_process import SshConnectionLost
 from sgpu_decl.backends.host.host_spec import HostSite, entrypoint_files, host_launch_spec
-from sgpu_decl.backends.launch_request import (
-    LaunchRequest,
-    output_gone,
-    require_code,
-    upstream_elsewhere,
-)
+from sgpu_decl.backends.launch_request import LaunchRequest, require_code, require_upstreams
 from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.node_tracker import node_tracker, tracking_credentials
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches, same_box
-from sgpu_decl.backends.ssh.box_mirror import BoxMirror
-from sgpu_decl.backends.ssh.box_sending import BoxSender
-from sgpu_decl.backends.ssh.boxes import Box
-from sgpu_decl.backends.ssh.ssh_process import ConnectionLost
 from sgpu_decl.backends.ssh.ssh_survey import devices_of
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import LaunchSpec
 from sgpu_decl.scratch_folders import scratch_folder
@@ -54,7 +48,7 @@ class SshLauncher(Launcher):
     ) -> None:
         self._project = context.project
         self._store = context.store
-        self._sender = BoxSender(context.store, context.environments)
+        self._uploads = BoxUploads(context.store, context.environments)
         self._launches = launches
         self._mirror = mirror
         self._environ = environ
@@ -64,18 +58,12 @@ class SshLauncher(Launcher):
         resolve_secrets(request.config.secrets, self._environ, request.folder(self._project))
         require_uri(request.config, self._environ)
         self._launches.config(request.record)
-        known = {upstream.ref: upstream for upstream in request.after}
-        for ref in dict.fromkeys((*known, *outputs_read(request.inputs.spec))):
-            upstream, waits = known.get(ref), ref in request.record.after
-            if upstream is None:
-                raise output_gone(request.ref, ref)
-            if upstream.backend != request.record.backend:
-                place = f"on the backend `{upstream.backend}`"
-                raise upstream_elsewhere(request.ref, ref, place, waits=waits)
-            if not same_box(upstream, request.record, self._launches):
-                raise upstream_elsewhere(request.ref, ref, "on another host", waits=waits)
-            if not waits and not self._launches.ask(upstream, "facts_of")["output"]:
-                raise output_gone(request.ref, ref)
+        require_upstreams(
+            request,
+            "on another host",
+            is_beside=lambda one: same_box(one, request.record, self._launches),
+            has_output=lambda one: bool(self._launches.ask(one, "facts_of")["output"]),
+        )
 
     def prepare(
         self, requests: Sequence[LaunchRequest], progress: Progress
@@ -83,9 +71,9 @@ class SshLauncher(Launcher):
         for request in requests:
             box = self._launches.box(request.record)
             if request.inputs.code_digest is not None:
-                self._sender.code(box, request.inputs.code_digest, progress)
+                self._uploads.code(box, request.inputs.code_digest, progress)
             if request.inputs.environment_digest is not None:
-                self._sender.tree(box, request.inputs.environment_digest, progress)
+                self._uploads.tree(box, request.inputs.environment_digest, progress)
         return ()
 
     def provisional_reference(self, record: LaunchRecord) -> str:
@@ -100,7 +88,7 @@ class SshLauncher(Launcher):
     def stage(self, request: LaunchRequest) -> None:
         box, record = self._launches.box(request.record), request.record
         digest, quiet = request.inputs.code_digest, Quiet()
-        code = self._sender.code(box, digest, quiet) if digest is not None else None
+        code = self._uploads.code(box, digest, quiet) if digest is not None else None
         with scratch_folder("launch") as scratch, self._explained(request):
             files = self._files(request, box, scratch)
             sizes = [[name, len(content)] for name, content in files.items()]
@@ -117,7 +105,7 @@ class SshLauncher(Launcher):
             except BackendError as error:
                 if error.code not in ("code_missing", "code_damaged") or digest is None:
                     raise
-                self._sender.code(box, digest, quiet, again=True)  # somebody deleted it there
+                self._uploads.code(box, digest, quiet, again=True)  # somebody deleted it there
                 box.send("stage", message, files.values, size)
         self._mirror.begin(record, files["spec.json"])
 
@@ -133,7 +121,7 @@ class SshLauncher(Launcher):
         try:
             with self._explained(request):
                 self._launches.ask(request.record, "start", secrets=secrets)
-        except ConnectionLost as error:
+        except SshConnectionLost as error:
             raise OutcomeUnknown(
                 f"`{request.ref}` may have been started: {error.message}",
                 hint="apply again: it is found, and not started once more",
@@ -154,7 +142,7 @@ class SshLauncher(Launcher):
         if request.inputs.code_digest is not None and request.config.gpus > 1:
             code = scratch / "code"  # what ranks import is read from it
             self._store().materialize(request.inputs.code_digest, code, request.progress)
-        tree = self._sender.tree(box, environment, Quiet()) if environment is not None else None
+        tree = self._uploads.tree(box, environment, Quiet()) if environment is not None else None
         kind = request.config.type.kind
         spec = host_launch_spec(
             told,
@@ -206,7 +194,7 @@ class SshLauncher(Launcher):
     def _explained(self, request: LaunchRequest) -> Iterator[None]:
         try:
             yield
-        except ConnectionLost:
+        except SshConnectionLost:
             raise
         except BackendError as error:
             raise BackendError(

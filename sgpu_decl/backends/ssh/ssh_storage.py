@@ -2,9 +2,9 @@
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
+from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.boxes import Boxes
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches
-from sgpu_decl.backends.ssh.box_mirror import BoxMirror
-from sgpu_decl.backends.ssh.boxes import Boxes
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.launch import LaunchRecord
 

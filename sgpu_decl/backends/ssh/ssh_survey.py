@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from sgpu_decl.backends.box.boxes import Box, Boxes
 from sgpu_decl.backends.device_checks import (
     device_findings,
     gpu_offers,
@@ -18,8 +19,9 @@ from sgpu_decl.backends.remote.remote_survey import (
     unsupported_findings,
 )
 from sgpu_decl.backends.secret_resolution import missing_secrets
-from sgpu_decl.backends.ssh.boxes import Box, Boxes
+from sgpu_decl.backends.ssh.box_launches import box_of
 from sgpu_decl.backends.ssh.options import SshOptions
+from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons
@@ -136,7 +138,7 @@ class SshSurvey(RemoteSurvey):
                 code="host_disk",
                 severity=Severity.WARNING,
                 summary=f"the disk of `{box.hello['root']}` on {_words(box)} has "
-                f"{facts['free'] >> 20} MiB left",
+                f"{size(facts['free'])} left",
                 place=place,
                 hint="make room there, or name another folder with `backend.storage`",
             )
@@ -150,7 +152,7 @@ class SshSurvey(RemoteSurvey):
             )
 
     def _box(self, block: "BackendOptions") -> Box:
-        return self._boxes.of(cast("SshOptions", block))
+        return box_of(cast("SshOptions", block), self._boxes)
 
 
 def devices_of(box: Box) -> Devices:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.backends.box.boxes import Box
 from tests.ssh_server import SshServer
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sgpu_decl.backends.archives import agent_zip
-from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.errors import BackendError
 from tests.ssh_server import SshServer, keygen
 

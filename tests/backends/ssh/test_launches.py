@@ -16,11 +16,12 @@ from tests.support import until
 
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 SSH = "sgpu_decl.backends.ssh"
+BOX = "sgpu_decl.backends.box"
 STEPS = [
     f"{WRITER},begin,after,1",
-    f"{SSH}.box_sending,BoxSender,code,after,1",
+    f"{BOX}.box_uploads,BoxUploads,code,after,1",
     f"{SSH}.ssh_launcher,SshLauncher,stage,after,1",
-    f"{SSH}.ssh_process,SshProcess,call,before,4",
+    f"{BOX}.ssh_process,SshProcess,call,before,4",
     f"{SSH}.ssh_launcher,SshLauncher,launch,after,1",
     f"{WRITER},launched,before,1",
     f"{WRITER},launched,after,1",

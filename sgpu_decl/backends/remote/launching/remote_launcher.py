@@ -6,12 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sgpu_decl.backends.base import Launcher
-from sgpu_decl.backends.launch_request import (
-    LaunchRequest,
-    output_gone,
-    require_code,
-    upstream_elsewhere,
-)
+from sgpu_decl.backends.launch_request import LaunchRequest, require_code, require_upstreams
 from sgpu_decl.backends.remote.launching.launch_folder import NodeProgram
 from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.launching.uploader import Uploader
@@ -22,7 +17,6 @@ from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
-from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress
 
 if TYPE_CHECKING:
@@ -100,18 +94,12 @@ class RemoteLauncher(Launcher):
     def require_upstreams(self, request: LaunchRequest, elsewhere: str) -> None:
         """Refuse a launch whose nodes would not find an upstream, or the output of one. `elsewhere`
         says where one was launched that is not in the same staging area."""
-        known = {upstream.ref: upstream for upstream in request.after}
-        for ref in dict.fromkeys((*known, *outputs_read(request.inputs.spec))):
-            upstream, waits = known.get(ref), ref in request.record.after
-            if upstream is None:
-                raise output_gone(request.ref, ref)
-            if upstream.backend != request.record.backend:
-                place = f"on the backend `{upstream.backend}`"
-                raise upstream_elsewhere(request.ref, ref, place, waits=waits)
-            if not self._launches.shares_area(upstream, request.config):
-                raise upstream_elsewhere(request.ref, ref, elsewhere, waits=waits)
-            if not waits and self._attempts.place(upstream) is None:
-                raise output_gone(request.ref, ref)
+        require_upstreams(
+            request,
+            elsewhere,
+            is_beside=lambda one: self._launches.shares_area(one, request.config),
+            has_output=lambda one: self._attempts.place(one) is not None,
+        )
 
     def prepare(
         self, requests: Sequence[LaunchRequest], progress: Progress

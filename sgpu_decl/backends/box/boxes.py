@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from sgpu_decl.backends.ssh.options import SshOptions
-from sgpu_decl.backends.ssh.ssh_process import ConnectionLost, SshProcess
+from sgpu_decl.backends.box.ssh_process import SshConnectionLost, SshProcess
 from sgpu_decl.errors import BackendError
 from sgpu_decl.system_errors import FULL
 
@@ -58,14 +57,14 @@ class Box:
             contents: gives the content, of `size` bytes in all, for each try.
 
         Raises:
-            ConnectionLost: no answer came: it may have been carried out.
+            SshConnectionLost: no answer came: it may have been carried out.
             BackendError: the box cannot be reached, or refuses it.
         """
         with self._lock:
             used = self._process is not None
             try:
                 answer, data = self._sent(do, message, contents, size, patience)
-            except ConnectionLost:
+            except SshConnectionLost:
                 if not used:
                     raise
                 answer, data = self._sent(do, message, contents, size, patience)
@@ -114,18 +113,14 @@ class Box:
 
 
 class Boxes:
-    """One box for each `backend` block."""
+    """One box for each host and folder there."""
 
     def __init__(self) -> None:
         self._boxes: dict[tuple[str, str], Box] = {}
         self._lock = threading.Lock()
 
-    def of(self, options: SshOptions) -> Box:
-        """The box that a block means."""
-        return self.named(options.host, options.storage, options.python)
-
     def named(self, host: str, storage: str, python: str | None = None) -> Box:
-        """The box of a launch. The block that is asked for first says by which Python."""
+        """The box with that name and folder. Whoever asks for it first says by which Python."""
         with self._lock:
             return self._boxes.setdefault((host, storage), Box(host, python, storage))
 

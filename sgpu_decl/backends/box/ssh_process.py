@@ -85,7 +85,7 @@ os.execv(sys.executable, [sys.executable, "-I", "-S", agent, "box", root])
 """.replace("{mark}", MARK)
 
 
-class ConnectionLost(BackendError):
+class SshConnectionLost(BackendError):
     """The connection ended before an answer came: what was asked may have been done."""
 
     code = UNREACHABLE
@@ -128,7 +128,7 @@ class SshProcess:
         """Send a request with its content of `size` bytes, and return the answer.
 
         Raises:
-            ConnectionLost: no answer came within `patience` seconds, or none will.
+            SshConnectionLost: no answer came within `patience` seconds, or none will.
         """
         self._deadline = time.monotonic() + patience
         try:
@@ -215,8 +215,8 @@ class SshProcess:
         error.retryable = True
         return error
 
-    def _lost(self, why: str) -> ConnectionLost:
-        return ConnectionLost(
+    def _lost(self, why: str) -> SshConnectionLost:
+        return SshConnectionLost(
             f"the connection to `{self._host}` was lost: {self._words() or why}",
             hint="what runs there goes on; try again",
         )

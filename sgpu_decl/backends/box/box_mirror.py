@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from sgpu_decl.agent.attempt.staged_folder import holds_launch
 from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.ssh.box_launches import BoxLaunches
+from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -35,11 +35,14 @@ _SEEN = "seen.json"
 
 
 class BoxMirror:
-    """The copies of one project and target."""
+    """The copies of one project and target. `place_of` gives the box of a launch, and the folder of
+    its attempt there."""
 
-    def __init__(self, layout: AttemptLayout, launches: BoxLaunches) -> None:
+    def __init__(
+        self, layout: AttemptLayout, place_of: Callable[[LaunchRecord], tuple[Box, str]]
+    ) -> None:
         self._layout = layout
-        self._launches = launches
+        self._place_of = place_of
         self._lock = threading.Lock()
         self.epochs: dict[str, int | None] = {}
         """When the clocks of attempts were 0, by their tokens; see `attempt_status`."""
@@ -82,12 +85,13 @@ class BoxMirror:
             BackendError: the box does not answer, or the copy cannot be written.
         """
         folder = self.folder(record)
-        whole = {"folder": self._launches.folder(record), "names": names, "grows": _GROWS}
+        box, there = self._place_of(record)
+        asked = {"folder": there, "names": names, "grows": _GROWS}
         with self._lock:
             have = dict(_held(folder))
             done, more = 0, True
             while more:
-                answer, data = self._launches.box(record).send("pull", {**whole, "have": have})
+                answer, data = box.send("pull", {**asked, "have": have})
                 at = 0
                 for path, offset, size, total, changed in answer["files"]:
                     try:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ssh.boxes import Box
+from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import SnapshotEntry
 from sgpu_decl.content.store.pack_writer import PackTarget, send
@@ -28,7 +28,7 @@ _PART = 1 << 20
 _BUILD = 3600.0  # seconds that a tree may take to be made
 
 
-class BoxSender:
+class BoxUploads:
     """Sends each content once in a process."""
 
     def __init__(
