@@ -45,7 +45,9 @@ def previous_output(spec: Mapping[str, Any], *, own: bool) -> str | None:
     brought = os.path.join(run_dir, BROUGHT)
     if holds_files(brought):
         return brought
-    if not (spec["project_dir"] or spec["gpus"]["lock_dir"]):  # a node of a platform
+    if not (
+        spec["project_dir"] or (spec.get("gpus") or {}).get("lock_dir")
+    ):  # a node of a platform
         return None
     run = os.path.dirname(run_dir)
     for number in reversed(numbers_in(run)):
