@@ -31,6 +31,7 @@ from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.system.safe_files import regular_opener
 from sgpu_decl.content.code_tree import BadCode, assemble_code
 
 TYPE_CHECKING = False
@@ -125,7 +126,10 @@ def pull(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     folder, have = _folder(root, message), message["have"]
     pieces, data, full = [], b"", False
     for path in _matching(folder, message["names"]):
-        with suppress(OSError), open(os.path.join(folder, path), "rb", buffering=0) as file:
+        whole = os.path.join(folder, path)
+        if os.path.islink(whole):
+            continue  # it may lead to any file
+        with suppress(OSError), open(whole, "rb", buffering=0, opener=regular_opener) as file:
             facts = os.fstat(file.fileno())
             has, of = have.get(path, (0, None))
             at = has if has <= facts.st_size else 0

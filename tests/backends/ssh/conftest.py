@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from tests.ssh_server import SshServer
 
 
@@ -23,3 +24,16 @@ def box(server: SshServer) -> Iterator[Box]:
     box = Box("box", None, "~/sgpu")
     yield box
     box.close()
+
+
+@pytest.fixture
+def bench(server: SshServer, tmp_path: Path) -> Iterator[BackendBench]:
+    block = {"kind": "ssh", "host": "box", "storage": "~/sgpu"}
+    one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+    case = BackendCase(
+        fields=one, pair={**one, "gpus": 2}, many=one, secret=("", ""), missing="",
+        environ={"PATH": os.environ["PATH"], "OF_THE_LAPTOP": "1"},
+    )  # fmt: skip
+    bench = BackendBench(case, tmp_path)
+    yield bench
+    bench.close()

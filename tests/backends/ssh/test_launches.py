@@ -4,12 +4,10 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
+from sgpu_decl.testing.contracts.backend_bench import BackendBench
 from tests.sampling import sampled
 from tests.ssh_server import SshServer
 from tests.support import until
@@ -27,19 +25,6 @@ STEPS = [
     f"{WRITER},launched,after,1",
 ]
 LOST = ("code_lacks", "code_objects", "stage", "start")
-
-
-@pytest.fixture
-def bench(server: SshServer, tmp_path: Path) -> Iterator[BackendBench]:
-    block = {"kind": "ssh", "host": "box", "storage": "~/sgpu"}
-    one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
-    case = BackendCase(
-        fields=one, pair={**one, "gpus": 2}, many=one, secret=("", ""), missing="",
-        environ={"PATH": os.environ["PATH"], "OF_THE_LAPTOP": "1"},
-    )  # fmt: skip
-    bench = BackendBench(case, tmp_path)
-    yield bench
-    bench.close()
 
 
 @pytest.mark.parametrize("step", sampled(STEPS, quick=2))
