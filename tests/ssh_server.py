@@ -27,7 +27,7 @@ KbdInteractiveAuthentication no
 StrictModes no
 MaxSessions 100
 MaxStartups 100
-SetEnv HOME={home}
+SetEnv HOME={home}{variables}
 LogLevel VERBOSE
 """
 _CLIENT = """\
@@ -59,9 +59,14 @@ def require_sshd() -> str:
 
 
 class SshServer:
-    """Runs until `close`. `home` is what HOME says there, `path` the folder with `ssh`."""
+    """Runs until `close`. `home` is what HOME says there, `path` the folder with `ssh`.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: a new folder for all that it needs.
+        variables: those of logins.
+    """
+
+    def __init__(self, folder: Path, **variables: str) -> None:
         self._program = require_sshd()
         self.folder = folder
         self.home = folder / "home"
@@ -73,7 +78,8 @@ class SshServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        names = {"port": self.port, "folder": folder, "home": self.home}
+        told = "".join(f' "{name}={value}"' for name, value in variables.items())
+        names = {"port": self.port, "folder": folder, "home": self.home, "variables": told}
         (folder / "sshd_config").write_text(_SERVER.format(**names))
         (folder / "ssh_config").write_text(_CLIENT.format(**names))
         self.know_host()
