@@ -24,7 +24,10 @@ _DEEPEST = 400  # folders; a tree that is deeper than Python's stack cannot be d
 
 
 class BadCode(Exception):
-    """It is not the code that it should be; the text says what is wrong with it."""
+    """It is not the code that it should be; the text says what is wrong with it. `content` is the
+    file with another content than its name says, where that is known."""
+
+    content: str | None = None
 
 
 def code_digest(entries: Iterable[Sequence[object]]) -> str:
@@ -113,8 +116,13 @@ def assemble_code(manifest: bytes, contents: str, folder: str) -> None:
         if target is not None:
             tree.link(path, target)
             continue
-        with open(content_path(contents, digest), "rb") as content:
-            tree.file(path, content, executable=executable)
+        source = content_path(contents, digest)
+        with open(source, "rb") as content:
+            found = tree.file(path, content, executable=executable)
+        if found != digest:
+            error = BadCode(f"the content of `{path}` is damaged")
+            error.content = source
+            raise error
     tree.check(hashlib.sha256(manifest).hexdigest())
 
 
@@ -173,8 +181,8 @@ class _Tree:
             raise _twice(path) from None
         self._entries.append((path, "", 0, False, target))
 
-    def file(self, path: str, content: IO[bytes], *, executable: bool) -> None:
-        """Write a file."""
+    def file(self, path: str, content: IO[bytes], *, executable: bool) -> str:
+        """Write a file; return the SHA-256 of its content."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         mode = 0o700 if executable else 0o600
         try:
@@ -189,6 +197,7 @@ class _Tree:
                 file.write(chunk)
                 size += len(chunk)
         self._entries.append((path, hashed.hexdigest(), size, executable, None))
+        return hashed.hexdigest()
 
     def check(self, digest: str) -> None:
         """Compare all with the digest. Raises BadCode, and OSError where it cannot be deleted."""

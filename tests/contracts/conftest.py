@@ -23,6 +23,16 @@ QUICK = {
         "test_lines_of_all_restarts_are_shown_or_those_of_one",
         "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
     ),
+    "TestSsh": (
+        "test_a_launch_with_a_token_that_was_launched_starts_nothing",
+        "test_a_launch_whose_answer_is_lost_is_found_again",
+        "test_a_replaced_attempt_has_ended_before_the_new_one_starts",
+        "test_what_was_never_launched_is_left_out_and_harmless",
+        "test_runs_start_in_their_order",
+        "test_a_secret_reaches_ranks_and_nothing_else",
+        "test_an_attempt_that_resumes_finds_the_newest_output_that_was_left",
+        "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
+    ),
     "TestDatabricks": (
         "test_a_launch_with_a_token_that_was_launched_starts_nothing",
         "test_a_launch_whose_answer_is_lost_is_found_again",

@@ -26,13 +26,12 @@ from sgpu_decl.agent.attempt.staged_folder import (
     new_draft,
     size_of,
 )
-from sgpu_decl.agent.box.box_content import CODE, code_manifest
+from sgpu_decl.agent.box.box_content import collect_code, copy_code
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
 from sgpu_decl.agent.system.safe_files import regular_opener
-from sgpu_decl.content.code_tree import BadCode, assemble_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,19 +64,15 @@ def stage(root: str, message: dict[str, Any], content: RequestContent) -> Answer
         for name in message["folders"]:
             os.mkdir(os.path.join(draft, name), 0o700)
         if message["code"] is not None:
-            manifest = code_manifest(root, message["code"])
-            assemble_code(manifest, os.path.join(root, CODE), os.path.join(draft, "code"))
+            copy_code(root, message["code"], os.path.join(draft, "code"))
         for name, size in message["files"]:
             with open(os.path.join(draft, os.path.basename(name)), "wb") as file:
                 while size:
                     size -= file.write(content.read(min(size, 1 << 20)))
         os.rename(draft, folder)
-    except (OSError, BadCode, BoxRefusal) as error:
-        if holds_launch(folder, token):
-            return {}, b""  # another one was faster
-        if isinstance(error, BadCode):
-            raise BoxRefusal("code_damaged", str(error)) from None
-        raise
+    except (OSError, BoxRefusal):
+        if not holds_launch(folder, token):
+            raise  # else another one was faster
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return {}, b""
@@ -212,9 +207,9 @@ def sweep(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 
 def collect(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
-    """Delete what killed programs left beside attempts."""
+    """Delete what killed programs left beside attempts, and code that nothing uses."""
     states = os.path.join(root, "states")
-    size = 0
+    size = collect_code(root)
     with suppress(FileNotFoundError):
         for state in os.listdir(states):
             size += collect_left(os.path.join(states, state, "runs"), _LEFT_AFTER)

@@ -17,10 +17,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
-from sgpu_decl.content.code_tree import BadCode, content_path, listed_files
+from sgpu_decl.content.code_tree import BadCode, assemble_code, content_path, listed_files
 from sgpu_decl.content.packs import manifest_name
 
 TYPE_CHECKING = False
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 CODE = "code"
 _CHUNK = 1 << 20
+_UNUSED = 14 * 86_400.0  # seconds
+_YOUNG = 86_400.0  # seconds for which a content may be on its way into a list
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 
@@ -60,6 +63,7 @@ def code_lacks(
             manifest = code_manifest(root, digest)
         except BoxRefusal:
             return {"unknown": True}, b""
+        os.utime(os.path.join(root, CODE, f"{digest}.json"))
     folder = os.path.join(root, CODE)
     lacks: dict[str, None] = {}
     for _, key, size, _, target in _listed(manifest):
@@ -79,6 +83,53 @@ def code_objects(
             os.unlink(path)
             raise BoxRefusal("code_damaged", f"the content {digest[:12]} was damaged on its way")
     return {}, b""
+
+
+def copy_code(root: str, digest: str, folder: str) -> None:
+    """Make a copy of code in a new folder. Raises BoxRefusal, with the code `code_missing`: it has
+    to be sent again; what was damaged of it was deleted."""
+    manifest = code_manifest(root, digest)
+    contents = os.path.join(root, CODE)
+    try:
+        assemble_code(manifest, contents, folder)
+    except BadCode as error:
+        if error.content is not None:
+            os.unlink(error.content)
+        raise BoxRefusal("code_missing", str(error)) from None
+    except FileNotFoundError as error:
+        if not str(error.filename).startswith(contents):
+            raise
+        raise BoxRefusal("code_missing", f"a content of the code {digest[:12]} is gone") from None
+
+
+def collect_code(root: str) -> int:
+    """Delete the lists of code that no launch has used for a while, and the contents that no other
+    list has; return the bytes. A launch that needs one of them has it sent again."""
+    folder = os.path.join(root, CODE)
+    oldest = time.time() - _UNUSED
+    kept: set[str] = set()
+    size = 0
+    for entry in _entries(folder):
+        if entry.name.endswith(".json"):
+            if entry.stat().st_mtime < oldest:
+                os.unlink(entry.path)
+            else:
+                with open(entry.path, "rb") as file:
+                    kept.update(key for _, key, _, _, _ in _listed(file.read()))
+    for part in _entries(folder):
+        for entry in _entries(part.path) if part.is_dir() else ():
+            facts = entry.stat()
+            if part.name + entry.name not in kept and facts.st_mtime < time.time() - _YOUNG:
+                os.unlink(entry.path)
+                size += facts.st_size
+    return size
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
 
 
 def list_packs(root: str, _: dict[str, Any], __: RequestContent) -> tuple[dict[str, Any], bytes]:

@@ -124,11 +124,6 @@ class Boxes:
         with self._lock:
             return self._boxes.setdefault((host, storage), Box(host, python, storage))
 
-    def used(self) -> list[Box]:
-        """Those that were asked for."""
-        with self._lock:
-            return list(self._boxes.values())
-
     def close(self) -> None:
         """End all logins."""
         for box in self._boxes.values():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.base import Backend
 from sgpu_decl.backends.box.box_mirror import BoxMirror
 from sgpu_decl.backends.box.boxes import Boxes
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches
 from sgpu_decl.backends.ssh.ssh_attempts import SshAttempts
 from sgpu_decl.backends.ssh.ssh_launcher import SshLauncher
@@ -25,6 +26,8 @@ def open_ssh(context: "BackendContext") -> Backend:
         survey=SshSurvey(context.pythons, boxes),
         launcher=SshLauncher(context, launches, mirror, os.environ),
         attempts=SshAttempts(launches, mirror, context.layout, os.environ, context.project),
-        storage=SshStorage(context.layout, launches, mirror, boxes),
+        storage=SshStorage(
+            context.layout, launches, mirror, boxes, PendingGc(context.state_dir / "ssh-gc.json")
+        ),
         close=boxes.close,
     )

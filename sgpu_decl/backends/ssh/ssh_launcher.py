@@ -103,7 +103,7 @@ class SshLauncher(Launcher):
             try:
                 box.send("stage", message, files.values, size)
             except BackendError as error:
-                if error.code not in ("code_missing", "code_damaged") or digest is None:
+                if error.code != "code_missing" or digest is None:
                     raise
                 self._uploads.code(box, digest, quiet, again=True)  # somebody deleted it there
                 box.send("stage", message, files.values, size)

@@ -1,34 +1,56 @@
 """What attempts left on boxes, and the copies of it here."""
 
+from collections.abc import Mapping, Sequence
+
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
 from sgpu_decl.backends.box.box_mirror import BoxMirror
 from sgpu_decl.backends.box.boxes import Boxes
+from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.ssh.box_launches import BoxLaunches
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 
 
 class SshStorage(Storage):
-    """An attempt is freed there first, and its copy then. Code and environments of a box are a
-    cache, and its own matter."""
+    """An attempt is freed there first, and its copy then. Code on a box is a cache: what
+    nobody uses goes with the attempts. `pending` remembers where that is due."""
 
     def __init__(
-        self, layout: AttemptLayout, launches: BoxLaunches, mirror: BoxMirror, boxes: Boxes
+        self,
+        layout: AttemptLayout,
+        launches: BoxLaunches,
+        mirror: BoxMirror,
+        boxes: Boxes,
+        pending: PendingGc,
     ) -> None:
         self._layout = layout
         self._launches = launches
         self._mirror = mirror
         self._boxes = boxes
+        self._pending = pending
 
     def size(self, record: LaunchRecord) -> int:
         there = int(self._launches.ask(record, "facts_of")["size"])
         return there + self._layout.size(self._layout.found(record))
 
+    def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
+        found: dict[AttemptRef, int | None] = {}
+        for record in records:
+            try:
+                found[record.ref] = self.size(record)
+            except BackendError:
+                found[record.ref] = None
+        return {ref: size for ref, size in found.items() if size != 0}
+
     def free(self, record: LaunchRecord) -> int:
         facts = self._launches.ask(record, "facts_of")
         if facts["active"]:
             return 0
+        box = self._launches.box(record)
+        self._pending.add({"host": box.host, "storage": box.storage})
         size = int(self._launches.ask(record, "free")["size"])
         size += self._layout.size(self._layout.found(record))
         self._mirror.forget(record)
@@ -41,7 +63,18 @@ class SshStorage(Storage):
         self._layout.move(source, destination)
 
     def collect(self) -> int:
-        return sum(int(box.ask("collect")["size"]) for box in self._boxes.used())
+        size, failed = 0, None
+        for key in self._pending.all():
+            try:
+                box = self._boxes.named(str(key["host"]), str(key["storage"]))
+                size += int(box.ask("collect")["size"])
+            except BackendError as error:
+                failed = failed or error  # it stays due, and keeps gc from no other
+            else:
+                self._pending.remove(key)
+        if failed is not None:
+            raise failed
+        return size
 
     def kill_orphans(self, record: LaunchRecord) -> int:
         return int(self._launches.ask(record, "sweep")["count"])

@@ -162,13 +162,58 @@ def test_a_changed_file_alone_is_sent(server: SshServer, bench: BackendBench) ->
     ]
 
 
-def test_code_that_was_deleted_on_the_box_is_sent_again(
-    server: SshServer, bench: BackendBench
+@pytest.mark.parametrize("lost", ["all", "a content", "half of a content", "what is in it"])
+def test_code_that_was_lost_on_the_box_is_sent_again(
+    server: SshServer, bench: BackendBench, lost: str
 ) -> None:
     bench.declare("value", args={"gate": str(bench.gate)})
     assert bench.ran()["state"] == "succeeded"
-    shutil.rmtree(server.home / "sgpu/code")
+    contents = server.home / "sgpu/code"
+    (content,) = (file for file in contents.glob("??/*") if b"def value" in file.read_bytes())
+    if lost == "all":
+        shutil.rmtree(contents)
+    elif lost == "a content":
+        content.unlink()
+    elif lost == "half of a content":
+        content.write_bytes(content.read_bytes()[:100])
+    else:
+        content.write_bytes(b"#" * content.stat().st_size)
     bench.declare("value", args={"gate": str(bench.gate), "n": 1})
 
     assert bench.ran()["state"] == "succeeded"
     assert bench.launches == 2
+
+
+def test_gc_keeps_what_a_box_that_is_away_has_and_frees_it_later(
+    server: SshServer, bench: BackendBench
+) -> None:
+    bench.declare("value", args={"gate": str(bench.gate)})
+    assert bench.ran()["state"] == "succeeded"
+    gc = ("gc", "-y", "--all", "--keep-last", "0", "-o", "json")
+    server.stop()
+    away = bench.done(*gc).data
+    server.start()
+
+    assert (away["attempts"], [one["reason"] for one in away["kept"]]) == ([], ["unreachable"])
+    assert bench.done(*gc).data["attempts"] == ["hello#1"]
+    assert list((server.home / "sgpu/states").glob("*/runs/hello/*")) == []
+
+
+def test_code_that_nothing_used_for_weeks_is_deleted(
+    server: SshServer, bench: BackendBench
+) -> None:
+    bench.declare("value", args={"gate": str(bench.gate)})
+    assert bench.ran()["state"] == "succeeded"
+    contents = server.home / "sgpu/code"
+    for file in contents.rglob("*"):
+        os.utime(file, (0, 0))
+    (bench.project / "other.py").write_text("VALUE = 1\n")
+    bench.declare("value", args={"gate": str(bench.gate), "n": 1})
+    assert bench.ran()["state"] == "succeeded"
+
+    bench.done("gc", "-y", "--all", "--keep-last", "0")
+
+    assert len(list(contents.glob("*.json"))) == 1
+    assert sorted(file.read_text()[:9] for file in contents.glob("??/*")) == [
+        "VALUE = 1", "import os",
+    ]  # fmt: skip
