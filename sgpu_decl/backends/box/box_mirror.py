@@ -65,7 +65,12 @@ class BoxMirror:
 
     def note(self, record: LaunchRecord, status: Mapping[str, Any]) -> None:
         """The box has just said how an attempt stands. The time of the file is that moment."""
-        write_cache(self.folder(record) / _SEEN, json.dumps({record.token: status}).encode())
+        path = self.folder(record) / _SEEN
+        if (read_json(str(path.parent), path.name) or {}).get(record.token) == status:
+            with suppress(OSError):
+                os.utime(path)
+        else:
+            write_cache(path, json.dumps({record.token: status}).encode())
 
     def noted(self, record: LaunchRecord) -> tuple[dict[str, Any], datetime] | None:
         """What the box said last, and when."""

@@ -205,7 +205,7 @@ class SshProcess:
 
     def _failed(self, why: str | None) -> BackendError:
         """The error of a login: in ssh's own words, where it has some."""
-        words = self._words() or why or "ssh ended without a word"
+        words = (self._words() or why or "it ended without a word").removeprefix("ssh: ")
         error = BackendError(
             f"cannot reach `{self._host}` by ssh: {words}",
             hint=f"`ssh {shlex.quote(self._host)} true` must work without a question: it asks "
