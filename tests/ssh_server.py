@@ -159,9 +159,12 @@ def keygen(path: Path) -> None:
 
 def _descendants(pid: int) -> list[int]:
     found = []
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in file.read_text().split():
-            found += [int(child), *_descendants(int(child))]
+    try:
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in file.read_text().split():
+                found += [int(child), *_descendants(int(child))]
+    except OSError:
+        return found  # it has just ended
     return found
 
 

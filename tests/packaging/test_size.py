@@ -15,7 +15,7 @@ LINES = {
     "agent": 18_700,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 28_200,
+    "backends": 28_300,
     "cli": 7_350,
     "bundles": 900,
     "code": 5_550,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 
-from sgpu_decl.agent.box import box_attempts, box_content, box_facts
+from sgpu_decl.agent.box import attempt_requests, box_facts, content_requests
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, read_head
 from sgpu_decl.agent.system.marked_answer import MARK
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 OPERATIONS: dict[str, Operation] = {
     **box_facts.OPERATIONS,
-    **box_content.OPERATIONS,
-    **box_attempts.OPERATIONS,
+    **content_requests.OPERATIONS,
+    **attempt_requests.OPERATIONS,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.ssh_process import SshConnectionLost, SshProcess
 from sgpu_decl.errors import BackendError
 from sgpu_decl.system_errors import FULL
@@ -16,10 +17,10 @@ PATIENCE = 120.0  # seconds without an answer
 class Box:
     """A machine that ssh reaches. Calls may come from several threads; they are sent one by one."""
 
-    def __init__(self, host: str, python: str | None, storage: str) -> None:
-        self.host = host
-        self.storage = storage
-        self._python = python
+    def __init__(self, place: BoxPlace) -> None:
+        self.host = place.host
+        self.storage = place.storage
+        self._python = place.python
         self._process: SshProcess | None = None
         self._lock = threading.Lock()
 
@@ -119,10 +120,10 @@ class Boxes:
         self._boxes: dict[tuple[str, str], Box] = {}
         self._lock = threading.Lock()
 
-    def named(self, host: str, storage: str, python: str | None = None) -> Box:
+    def at(self, place: BoxPlace) -> Box:
         """The box with that name and folder. Whoever asks for it first says by which Python."""
         with self._lock:
-            return self._boxes.setdefault((host, storage), Box(host, python, storage))
+            return self._boxes.setdefault(place[:2], Box(place))
 
     def close(self) -> None:
         """End all logins."""

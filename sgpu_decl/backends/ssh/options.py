@@ -4,17 +4,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from sgpu_decl.backends.box.box_place import BoxPlace, names_host
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.text_types import problem
 
 
-def check_host(text: str) -> bool:
-    """Whether a text can name a host: ssh would take one that begins with a dash for an option."""
-    return bool(text) and not text.startswith("-") and text.isprintable() and " " not in text
-
-
 def _host(text: str) -> str:
-    if not check_host(text):
+    if not names_host(text):
         raise problem("bad_host", "{path} is no name of a host", "write a name that `ssh` takes")
     return text
 
@@ -34,3 +30,8 @@ class SshOptions(BackendOptions):
         "~/.local/share/sgpu/hosted",
         description="A folder of the machine for attempts, code and environments.",
     )
+
+    @property
+    def place(self) -> BoxPlace:
+        """The machine, and the folder there."""
+        return BoxPlace(self.host, self.storage, self.python)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.base import ForcedStop, Launcher
+from sgpu_decl.backends.box.box_launches import BoxLaunches
 from sgpu_decl.backends.box.box_mirror import BoxMirror
 from sgpu_decl.backends.box.box_uploads import BoxUploads
 from sgpu_decl.backends.box.boxes import Box
@@ -18,7 +19,6 @@ from sgpu_decl.backends.launch_request import LaunchRequest, require_code, requi
 from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.node_tracker import node_tracker, tracking_credentials
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.ssh.box_launches import BoxLaunches, same_box
 from sgpu_decl.backends.ssh.ssh_survey import devices_of
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -57,11 +57,11 @@ class SshLauncher(Launcher):
         require_code(self._store(), request)
         resolve_secrets(request.config.secrets, self._environ, request.folder(self._project))
         require_uri(request.config, self._environ)
-        self._launches.config(request.record)
+        self._launches.launch_on(request.record)
         require_upstreams(
             request,
             "on another host",
-            is_beside=lambda one: same_box(one, request.record, self._launches),
+            is_beside=lambda one: self._launches.are_beside(one, request.record),
             has_output=lambda one: bool(self._launches.ask(one, "facts_of")["output"]),
         )
 

@@ -19,7 +19,6 @@ from sgpu_decl.backends.remote.remote_survey import (
     unsupported_findings,
 )
 from sgpu_decl.backends.secret_resolution import missing_secrets
-from sgpu_decl.backends.ssh.box_launches import box_of
 from sgpu_decl.backends.ssh.options import SshOptions
 from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -152,7 +151,7 @@ class SshSurvey(RemoteSurvey):
             )
 
     def _box(self, block: "BackendOptions") -> Box:
-        return box_of(cast("SshOptions", block), self._boxes)
+        return self._boxes.at(cast("SshOptions", block).place)
 
 
 def devices_of(box: Box) -> Devices:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
 from tests.ssh_server import SshServer
@@ -21,7 +22,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServe
 @pytest.fixture
 def box(server: SshServer) -> Iterator[Box]:
     """The machine behind it."""
-    box = Box("box", None, "~/sgpu")
+    box = Box(BoxPlace("box", "~/sgpu"))
     yield box
     box.close()
 

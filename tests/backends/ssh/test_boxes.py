@@ -8,6 +8,7 @@ import time
 import pytest
 
 from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.errors import BackendError
 from tests.ssh_server import SshServer, keygen
@@ -26,7 +27,7 @@ def test_a_box_says_what_it_is_and_keeps_the_agent(server: SshServer, box: Box) 
 def test_one_connection_is_kept_for_all_commands(server: SshServer, box: Box) -> None:
     box.ask("facts")
     box.close()
-    other = Box("box", None, "~/sgpu")  # as the next command
+    other = Box(BoxPlace("box", "~/sgpu"))  # as the next command
     other.ask("facts")
     other.close()
 
@@ -89,16 +90,16 @@ def test_a_key_that_is_not_allowed_is_refused(server: SshServer, box: Box) -> No
 
 def test_a_host_that_nobody_knows_is_refused(server: SshServer) -> None:
     with pytest.raises(BackendError, match=r"cannot reach `no-such-host\.invalid`"):
-        Box("no-such-host.invalid", None, "~/sgpu").ask("facts")
+        Box(BoxPlace("no-such-host.invalid", "~/sgpu")).ask("facts")
 
 
 def test_a_python_is_named_or_missing(server: SshServer) -> None:
-    named = Box("box", sys.executable, "~/sgpu")
+    named = Box(BoxPlace("box", "~/sgpu", sys.executable))
     assert os.path.samefile(named.hello["python"], sys.executable)
     named.close()
 
     with pytest.raises(BackendError, match=r"needs a Python 3\.10 or newer") as refused:
-        Box("box", "/no/such/python", "~/sgpu").ask("facts")
+        Box(BoxPlace("box", "~/sgpu", "/no/such/python")).ask("facts")
     assert refused.value.code == "no_python_there"
 
 
@@ -106,7 +107,7 @@ def test_a_storage_that_cannot_be_made_is_refused(server: SshServer) -> None:
     (server.home / "file").touch()
 
     with pytest.raises(BackendError, match="`~/file/sgpu` on `box` cannot be used") as refused:
-        Box("box", None, "~/file/sgpu").ask("facts")
+        Box(BoxPlace("box", "~/file/sgpu")).ask("facts")
     assert refused.value.code == "storage_unusable"
 
 

@@ -26,7 +26,7 @@ from sgpu_decl.agent.attempt.staged_folder import (
     new_draft,
     size_of,
 )
-from sgpu_decl.agent.box.box_content import collect_code, copy_code
+from sgpu_decl.agent.box.content_requests import collect_code, copy_code
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks

@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Storage
+from sgpu_decl.backends.box.box_launches import BoxLaunches
 from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import Boxes
 from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
-from sgpu_decl.backends.ssh.box_launches import BoxLaunches
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.launch import LaunchRecord
 
 
-class SshStorage(Storage):
+class BoxStorage(Storage):
     """An attempt is freed there first, and its copy then. Code on a box is a cache: what
     nobody uses goes with the attempts. `pending` remembers where that is due."""
 
@@ -66,7 +67,7 @@ class SshStorage(Storage):
         size, failed = 0, None
         for key in self._pending.all():
             try:
-                box = self._boxes.named(str(key["host"]), str(key["storage"]))
+                box = self._boxes.at(BoxPlace(str(key["host"]), str(key["storage"])))
                 size += int(box.ask("collect")["size"])
             except BackendError as error:
                 failed = failed or error  # it stays due, and keeps gc from no other

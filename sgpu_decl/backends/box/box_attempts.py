@@ -11,10 +11,10 @@ from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
+from sgpu_decl.backends.box.box_launches import BoxLaunches
 from sgpu_decl.backends.box.box_mirror import ACTIVITY, LOGS, OUTPUT, RECORD, RESULTS, BoxMirror
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
-from sgpu_decl.backends.ssh.box_launches import BoxLaunches
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _AWAY = 10.0  # seconds for which a box that did not answer is not asked again
 
 
-class SshAttempts(FolderAttempts):
+class BoxAttempts(FolderAttempts):
     """What a box does not answer is unknown, and never lost."""
 
     poll_seconds = 0.5
