@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
+import time
 from contextlib import suppress
 
 from sgpu_decl.agent.attempt import attempt_status
+from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
 from sgpu_decl.agent.attempt.host_record import read_record
 from sgpu_decl.agent.attempt.previous_output import holds_files
 from sgpu_decl.agent.attempt.staged_folder import (
@@ -26,7 +29,9 @@ from sgpu_decl.agent.attempt.staged_folder import (
     new_draft,
     size_of,
 )
-from sgpu_decl.agent.box.content_requests import collect_code, copy_code
+from sgpu_decl.agent.box.box_files import entries
+from sgpu_decl.agent.box.code_requests import collect_code, copy_code
+from sgpu_decl.agent.box.environment_requests import collect_environments
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
@@ -40,9 +45,10 @@ if TYPE_CHECKING:
 
     Answer = tuple[dict[str, Any], bytes]
 
-SPEC = "spec.json"
 _PIECE = 4 << 20  # bytes of one answer
 _LEFT_AFTER = 86_400.0  # seconds
+_UNUSED = 14 * 86_400.0  # seconds
+_TREE = re.compile(r"/environments/([0-9a-f]{64})/bin/")
 _stops: dict[str, LocalForcedStop] = {}
 
 
@@ -207,13 +213,31 @@ def sweep(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 
 def collect(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
-    """Delete what killed programs left beside attempts, and code that nothing uses."""
-    states = os.path.join(root, "states")
-    size = collect_code(root)
-    with suppress(FileNotFoundError):
-        for state in os.listdir(states):
-            size += collect_left(os.path.join(states, state, "runs"), _LEFT_AFTER)
+    """Delete what killed programs left beside attempts, and code, environments and agents that
+    nothing has used for a while; what a launch needs of them is sent again."""
+    oldest = time.time() - _UNUSED
+    states = [os.path.join(entry.path, "runs") for entry in entries(os.path.join(root, "states"))]
+    size = sum(collect_left(runs, _LEFT_AFTER) for runs in states)
+    pythons = [_python(folder) for folder in _attempts(states) if active(folder)]
+    used = {found[1] for python in pythons if (found := _TREE.search(python))}
+    size += collect_code(root, oldest) + collect_environments(root, used, oldest)
+    for entry in entries(os.path.join(root, "agents")):
+        if entry.stat().st_mtime < oldest and not pythons:  # supervisors read their archive
+            size += entry.stat().st_size
+            os.unlink(entry.path)
     return {"size": size}, b""
+
+
+def _attempts(states: list[str]) -> Iterator[str]:
+    for runs in states:
+        for run in entries(runs):
+            for attempt in entries(run.path):
+                if attempt.name.isdigit():
+                    yield attempt.path
+
+
+def _python(folder: str) -> str:
+    return str((read_json(folder, SPEC) or {}).get("python"))
 
 
 def _matching(folder: str, patterns: list[str]) -> Iterator[str]:

@@ -1,15 +1,19 @@
 """`python agent.zip box ROOT`: answers requests on stdin until it ends; see `wire`.
 
-ROOT is the folder for all that is kept here: `agents/`, `objects/`, `states/`. Each request is
-whole in itself and may be sent again: whoever lost an answer asks once more.
+ROOT is the folder for all that is kept here: `agents/`, `code/`, `environments/`, `packs/`,
+`states/`. Each request is whole in itself and may be sent again: whoever lost an answer asks once
+more. So the program may end at any moment, and does when its connection ends.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import signal
+import threading
 
-from sgpu_decl.agent.box import attempt_requests, box_facts, content_requests
+from sgpu_decl.agent.box import attempt_requests, box_facts, code_requests, environment_requests
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, read_head
 from sgpu_decl.agent.system.marked_answer import MARK
 
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
 
 OPERATIONS: dict[str, Operation] = {
     **box_facts.OPERATIONS,
-    **content_requests.OPERATIONS,
+    **code_requests.OPERATIONS,
+    **environment_requests.OPERATIONS,
     **attempt_requests.OPERATIONS,
 }
 
@@ -38,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
+    threading.Thread(target=_end_with, args=(stream.fileno(),), daemon=True).start()
     hello = {**box_facts.hello(root), "root": root}
     _write(answers, f"{MARK}{json.dumps(hello)}\n".encode())
     try:
@@ -50,6 +56,17 @@ def main(arguments: Sequence[str]) -> int:
     except (EOFError, BrokenPipeError):
         return 0
     return 0
+
+
+def _end_with(connection: int) -> None:
+    """End this program, and those that it waits for, once nobody is left who waits for its answer.
+    Supervisors have sessions of their own."""
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    ended = select.poll()
+    ended.register(connection, select.POLLRDHUP)
+    ended.poll()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _answer(

@@ -16,9 +16,10 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
 
+_PART = 1 << 20
 HEAD = struct.Struct(">IQ")
 LARGEST = 64 << 20
 """Bytes of a JSON object; a larger one is not of ours."""
@@ -79,10 +80,17 @@ class RequestContent:
             raise EOFError("the connection ended in the middle of a request")
         return data
 
+    def parts(self, size: int) -> Iterator[bytes]:
+        """The same, in parts."""
+        while size:
+            part = self.read(min(size, _PART))
+            size -= len(part)
+            yield part
+
     def skip(self) -> None:
         """Read what is left. Raises EOFError."""
-        while self.left:
-            self.read(min(self.left, 1 << 20))
+        for _ in self.parts(self.left):
+            pass
 
 
 class BoxRefusal(Exception):

@@ -10,7 +10,7 @@ from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import SnapshotEntry
 from sgpu_decl.content.store.pack_writer import PackTarget, send
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import canonical
 from sgpu_decl.model.step_progress import Progress, Sent
 from sgpu_decl.places.file_place import (
@@ -83,6 +83,12 @@ class BoxUploads:
     def _make_tree(self, box: Box, digest: str, progress: Progress) -> str:
         store = self._environments()
         tree = store.build_of(digest) or digest
+        message = {"environment": tree.removeprefix("sha256:")}
+        try:
+            return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
+        except BackendError as error:
+            if error.code != "environment_missing":
+                raise
         manifest = store.manifest(tree)
         if manifest is None:
             raise SgpuError(
@@ -91,7 +97,6 @@ class BoxUploads:
                 code="environment_missing",
             )
         send(manifest, store.objects, _PackFolder(box), "packs", progress)
-        message = {"environment": tree.removeprefix("sha256:")}
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 
 
@@ -129,7 +134,7 @@ class _PackFolder(PackTarget):
     def __init__(self, box: Box) -> None:
         self._box = box
 
-    def make_folder(self, folder: str) -> None:  # noqa: ARG002  listing makes it
+    def make_folder(self, folder: str) -> None:  # noqa: ARG002  the first file makes it
         return
 
     def list(self, folder: str) -> tuple[PlaceEntry, ...]:  # noqa: ARG002

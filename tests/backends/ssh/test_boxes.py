@@ -4,14 +4,20 @@ import os
 import shutil
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
+from sgpu_decl.agent.system.locks import create_held
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.box.box_place import BoxPlace
-from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.backends.box.boxes import PATIENCE, Box
+from sgpu_decl.backends.box.ssh_process import SshConnectionLost, SshProcess
 from sgpu_decl.errors import BackendError
 from tests.ssh_server import SshServer, keygen
+from tests.support import until
 
 
 def test_a_box_says_what_it_is_and_keeps_the_agent(server: SshServer, box: Box) -> None:
@@ -123,3 +129,37 @@ def test_a_request_that_nobody_knows_is_refused(box: Box) -> None:
     with pytest.raises(BackendError) as refused:
         box.ask("dance")
     assert refused.value.code == "unknown_request"
+
+
+def test_a_program_that_waits_there_ends_with_its_connection(server: SshServer) -> None:
+    root = server.home / "sgpu"
+    process = SshProcess("box", None, str(root))
+    (root / "environments").mkdir()
+    lock = create_held(str(root / "environments/lock"))
+    request = {"do": "make_tree", "environment": "0" * 64}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(process.call, request, (), 0, PATIENCE)
+        until(lambda: any(_has_open(pid, root / "environments/lock") for pid in _programs(root)))
+
+        server.cut()
+
+        with pytest.raises(SshConnectionLost):
+            answer.result()
+    process.close()
+    until(lambda: not _programs(root))
+    os.close(lock)
+
+
+def _programs(root: Path) -> list[int]:
+    """The processes of agents that answer for a folder."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "cmdline").read_bytes().endswith(f"\0box\0{root}\0".encode()):
+                found.append(int(folder.name))
+    return found
+
+
+def _has_open(pid: int, file: Path) -> bool:
+    links = Path(f"/proc/{pid}/fd").glob("*")
+    return any(os.path.exists(link) and os.path.samefile(link, file) for link in links)
