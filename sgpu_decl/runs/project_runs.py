@@ -284,7 +284,7 @@ class ProjectRuns(RunFinder):
             NotFound: what the attempt left was deleted.
         """
         ref = self._ref(ref)
-        self._must_be_kept(ref)
+        self._must_be_kept(ref, here=follow)
         if follow:
             items = self.follow([ref], ranks=ranks, restart=restart)
             yield from (item for item in items if not isinstance(item, AttemptView))
@@ -458,10 +458,13 @@ class ProjectRuns(RunFinder):
         for kind, records in self._by_backend(refs).items():
             self._project.backend(kind).attempts.cancel_doomed(records)
 
-    def _must_be_kept(self, ref: AttemptRef) -> None:
+    def _must_be_kept(self, ref: AttemptRef, *, here: bool = True) -> None:
+        """Refuse an attempt that was freed, or that cannot be asked from here; if not `here`, one
+        that its backend shows as it was seen last goes."""
         record = self.record(ref)
-        self._require_here(record)
         views = self._attempts(record).look([record])
+        if here or not views:
+            self._require_here(record)
         if not views and not self._views({ref: None})[ref].state.active:
             raise self._was_freed(ref)
 

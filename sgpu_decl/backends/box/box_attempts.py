@@ -1,7 +1,7 @@
 """Attempts on boxes: how they stand is asked there, and what they left is read from copies."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,14 @@ from sgpu_decl.agent.notices.notice_process import read_notices
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.box.box_launches import BoxLaunches
-from sgpu_decl.backends.box.box_mirror import ACTIVITY, LOGS, OUTPUT, RECORD, RESULTS, BoxMirror
+from sgpu_decl.backends.box.box_mirror import (
+    ACTIVITY,
+    OUTPUT,
+    RECORD,
+    RESULTS,
+    BoxMirror,
+    log_names,
+)
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
 from sgpu_decl.errors import BackendError
@@ -24,7 +31,7 @@ from sgpu_decl.model.launch import LaunchRecord
 if TYPE_CHECKING:
     from sgpu_decl.backends.activity_reader import ActivityReader
     from sgpu_decl.config.run import RunConfig
-    from sgpu_decl.model.rank_output import Output
+    from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.step_progress import Progress
 
 _AWAY = 10.0  # seconds for which a box that did not answer is not asked again
@@ -112,10 +119,17 @@ class BoxAttempts(FolderAttempts):
         follow: bool,
         restart: int | None = None,
     ) -> LogReader:
-        folder = self._mirror.pull(record, RECORD)
+        folder, away = self._mirror.folder(record), None
+        try:
+            self._mirror.pull(record, RECORD if follow else (*RECORD, *log_names(ranks)))
+        except BackendError as error:
+            if follow or not (folder / "ranks").is_dir():
+                raise
+            away = error
         if not (folder / SPEC).exists():
             return NoLog()
-        return super().logs(record, ranks=ranks, follow=follow, restart=restart)
+        log = super().logs(record, ranks=ranks, follow=follow, restart=restart)
+        return log if away is None else _CopiedLog(log, away)
 
     def unresolved_secrets(self, record: LaunchRecord) -> tuple[str, ...]:
         if not (self._folder(record) / SPEC).exists():
@@ -207,6 +221,27 @@ class BoxAttempts(FolderAttempts):
         return self._mirror.epochs.get(record.token)
 
     def _goes_on(self, record: LaunchRecord, folder: Path, *, follow: bool) -> bool:  # noqa: ARG002
-        view = self.look([record]).get(record.ref) if follow else None
-        self._mirror.pull(record, LOGS)  # after the look: what ended ranks wrote is there
+        if not follow:
+            return False  # all of it was brought
+        view = self.look([record]).get(record.ref)
+        self._mirror.pull(record, log_names())  # after the look: what ended ranks wrote is there
         return view is not None and view.state.active
+
+
+class _CopiedLog(LogReader):
+    """The log of an attempt whose box does not answer: what was brought of it, and the error."""
+
+    def __init__(self, log: LogReader, error: BackendError) -> None:
+        self._log = log
+        self._error = error
+
+    def read(self) -> "tuple[Iterable[LogLines], bool]":
+        return self._lines(), True
+
+    def _lines(self) -> "Iterator[LogLines]":
+        yield from self._log.read()[0]
+        raise BackendError(
+            f"there may be more: {self._error.message}",
+            hint=self._error.hint,
+            code=self._error.code,
+        )

@@ -22,16 +22,22 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
 
+_GROWS = ("*.log", "*.idx", "*.dropped")
+
 RECORD = (SPEC, "mlflow.json", "notices.json", OUTCOME)
 """What an ended attempt is known by; the outcome comes last."""
-LOGS = ("ranks/*.log", "ranks/*.idx", "ranks/*.dropped")
-ACTIVITY = (MONITOR, "ranks/*/reported.json", *LOGS)
+ACTIVITY = (MONITOR, "ranks/*/reported.json", *(f"ranks/{name}" for name in _GROWS))
 RESULTS = ("ranks/*/output*",)
 OUTPUT = ("output/*",)
 
-_GROWS = ("*.log", "*.idx", "*.dropped")
 _PART = ".part"
 _SEEN = "seen.json"
+
+
+def log_names(ranks: Sequence[int] | None = None) -> tuple[str, ...]:
+    """Patterns of the logs of ranks; None for all."""
+    below = ("ranks/",) if ranks is None else [f"ranks/{rank}/" for rank in ranks]
+    return tuple(f"{folder}{name}" for folder in below for name in _GROWS)
 
 
 class BoxMirror:
@@ -138,7 +144,7 @@ def _write(folder: Path, path: str, offset: int, piece: bytes, total: int, chang
     if not target.resolve().is_relative_to(folder.resolve()):
         raise OSError(f"the box names `{path}`")
     private_folder(target.parent)
-    grows = target.suffix in (".log", ".idx", ".dropped")
+    grows = f"*{target.suffix}" in _GROWS
     draft = target if grows else target.with_name(target.name + _PART)
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(draft, flags if offset or grows else flags | os.O_TRUNC, 0o600)

@@ -25,7 +25,7 @@ def open_ssh(context: "BackendContext") -> Backend:
     """Nothing is connected before it is asked."""
     boxes = Boxes()
     hosts = LaunchHosts(context.state_dir / "ssh-hosts.json")
-    launches = BoxLaunches(context, boxes, hosts, _place)
+    launches = BoxLaunches(context, boxes, hosts, place_in)
     mirror = BoxMirror(context.layout, launches.place)
     return Backend(
         survey=SshSurvey(context.pythons, boxes),
@@ -38,5 +38,6 @@ def open_ssh(context: "BackendContext") -> Backend:
     )
 
 
-def _place(block: "BackendOptions") -> BoxPlace | None:
+def place_in(block: "BackendOptions") -> BoxPlace | None:
+    """The box that a block means; None for that of another backend."""
     return block.place if isinstance(block, SshOptions) else None

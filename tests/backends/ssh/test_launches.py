@@ -81,6 +81,27 @@ def test_a_run_outlives_the_connection_and_a_box_that_is_away_is_unknown(
     assert bench.results() == [(0, {"rank": 0, "n": 0})]
 
 
+def test_lines_that_were_seen_are_shown_while_the_box_is_away(
+    server: SshServer, bench: BackendBench
+) -> None:
+    bench.declare("hold", args={"gate": str(bench.gate)})
+    bench.launched()
+    bench.up()
+    server.stop()
+    unseen = bench("logs", "hello")
+    server.start()
+    bench.done("logs", "hello")
+    server.stop()
+
+    away = bench("logs", "hello")
+
+    assert (unseen.code, unseen.out, away.code, away.out) == (1, "", 1, "up 0\n"), away
+    assert "there may be more: cannot reach `box` by ssh" in away.err
+    server.start()
+    bench.go()
+    assert bench.ended()["state"] == "succeeded"
+
+
 def test_how_a_run_ended_is_known_while_its_box_is_away(
     server: SshServer, bench: BackendBench
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
-from sgpu_decl.backends.box.box_mirror import LOGS, OUTPUT, BoxMirror
+from sgpu_decl.backends.box.box_mirror import OUTPUT, BoxMirror, log_names
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.address import Address
@@ -38,16 +38,27 @@ def mirror(box: Box, tmp_path: Path) -> BoxMirror:
 def test_a_log_is_brought_as_it_grows(there: Path, mirror: BoxMirror) -> None:
     log = there / "ranks/0/0/stdout.log"
     log.write_bytes(b"one\n")
-    copy = mirror.pull(RECORD, LOGS) / "ranks/0/0/stdout.log"
+    copy = mirror.pull(RECORD, log_names()) / "ranks/0/0/stdout.log"
     assert copy.read_bytes() == b"one\n"
     first = copy.stat().st_ino
 
     with log.open("ab") as file:
         file.write(b"two\n" * 3_000_000)
-    mirror.pull(RECORD, LOGS)
+    mirror.pull(RECORD, log_names())
 
     assert copy.read_bytes() == log.read_bytes()
     assert copy.stat().st_ino == first
+
+
+def test_the_logs_of_some_ranks_are_brought_alone(there: Path, mirror: BoxMirror) -> None:
+    (there / "ranks/1/0").mkdir(parents=True)
+    (there / "ranks/10/0").mkdir(parents=True)
+    for rank in (0, 1, 10):
+        (there / f"ranks/{rank}/0/stdout.log").write_text(f"{rank}\n")
+
+    copy = mirror.pull(RECORD, log_names([1]))
+
+    assert [file.read_text() for file in copy.glob("ranks/*/0/stdout.log")] == ["1\n"]
 
 
 def test_what_the_bound_of_a_log_deleted_is_a_hole_in_its_copy(
@@ -58,7 +69,7 @@ def test_what_the_bound_of_a_log_deleted_is_a_hole_in_its_copy(
         file.seek(8 << 20)
         file.write(b"the end\n")
 
-    copy = mirror.pull(RECORD, LOGS) / "ranks/0/0/stdout.log"
+    copy = mirror.pull(RECORD, log_names()) / "ranks/0/0/stdout.log"
 
     assert copy.stat().st_size == log.stat().st_size
     assert copy.stat().st_blocks < 1000
