@@ -276,9 +276,11 @@ def main() -> int:
             rows.append(tables(scratch, max(options.applies), min(options.repeats, 5)))
             rows.append(launching(scratch, max(options.applies)))
         if "code" in parts:
+            from boxes import boxes
             from code_copies import code_copies
 
             rows.append(code_copies(scratch, SGPU))
+            rows.append(boxes(scratch, SGPU, min(options.repeats, 7)))
         if "watched" in parts:
             from watching import watching
 

@@ -44,13 +44,14 @@ _PATIENCE = 30.0
 LOSSY = Path(__file__).with_name("lossy_ssh.py")
 
 
-def _sshd() -> str | None:
+def sshd() -> str | None:
+    """The path of sshd."""
     return shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
 def require_sshd() -> str:
     """The path of sshd; the test is skipped where it is not there."""
-    program = _sshd()
+    program = sshd()
     if program is None or shutil.which("ssh") is None:
         pytest.skip("no OpenSSH here: install `openssh-server` and `openssh-client`")
     if os.geteuid() == 0:

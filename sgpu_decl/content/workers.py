@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 
+from sgpu_decl import agent as agent_room
 from sgpu_decl.content.manifest import Python
 from sgpu_decl.content.python_match import base_executable, this_python
 
@@ -139,10 +140,9 @@ class WorkerPool:
 
 class _Worker:
     def __init__(self, python: str) -> None:
-        # This room lies in the zip of the agent, or beside its folder.
-        agent = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        agent = os.path.abspath(agent_room.__path__[0])  # a zip, or a folder
         if os.path.isdir(agent):
-            agent = os.path.join(agent, "agent", "__main__.py")
+            agent = os.path.join(agent, "__main__.py")
         self._python = python
         try:
             self._process = subprocess.Popen(

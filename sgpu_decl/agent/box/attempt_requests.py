@@ -222,9 +222,9 @@ def collect(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
     used = {found[1] for python in pythons if (found := _TREE.search(python))}
     size += collect_code(root, oldest) + collect_environments(root, used, oldest)
     for entry in entries(os.path.join(root, "agents")):
-        if entry.stat().st_mtime < oldest and not pythons:  # supervisors read their archive
-            size += entry.stat().st_size
-            os.unlink(entry.path)
+        if entry.stat().st_mtime < oldest and not pythons:  # supervisors import from theirs
+            size += size_of(entry.path)
+            shutil.rmtree(entry.path, ignore_errors=True)
     return {"size": size}, b""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import select
 import shutil
 import signal
@@ -27,11 +26,7 @@ def hello(root: str) -> dict[str, Any]:
     """What launches need to know of a box: the same for as long as it is up."""
     os.makedirs(root, 0o700, exist_ok=True)
     return {
-        "system": platform.system(),
-        "machine": platform.machine(),
         "python": sys.executable,
-        "version": list(sys.version_info[:3]),
-        "libc": "-".join(platform.libc_ver()),
         "path": os.environ.get("PATH", os.defpath),
         "gpu_locks": host_locks.host_lock_folder("gpus"),
         "shared_gpu_locks": host_locks.shared_gpu_locks(),

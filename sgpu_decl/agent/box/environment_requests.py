@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 
 from sgpu_decl.agent.box.box_files import entries, store
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
+from sgpu_decl.agent.launching.agent_launch import AGENT
 from sgpu_decl.agent.system.locks import open_lock
 from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
 from sgpu_decl.content.tree_files import discard, whole
@@ -70,7 +71,7 @@ def make_tree(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 
 def _hydrate(digest: str, folder: str, packs: str, tree: str) -> None:
-    argv = [sys.executable, "-I", "-S", _agent(), "hydrate", "--digest", f"sha256:{digest}"]
+    argv = [sys.executable, "-I", "-S", AGENT, "hydrate", "--digest", f"sha256:{digest}"]
     argv += ["--manifest", os.path.join(packs, manifest_name(digest)), "--packs", packs]
     argv += ["--objects", os.path.join(folder, "objects"), "--tree", tree]
     argv += ["--python", sys.executable]
@@ -147,11 +148,6 @@ def _lock(folder: str, how: int) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _agent() -> str:
-    """The archive that this program runs from."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 OPERATIONS = {"list_packs": list_packs, "put_pack": put_pack, "make_tree": make_tree}

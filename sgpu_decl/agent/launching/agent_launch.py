@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sgpu_decl.agent.launching.warm_calls import WarmServer
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_AGENT = _HOME if os.path.isfile(_HOME) else os.path.join(_HOME, "__main__.py")  # in an archive
+AGENT = _HOME if os.path.isfile(_HOME) else os.path.join(_HOME, "__main__.py")  # in an archive
 
 
 def launch(
@@ -80,7 +80,7 @@ def start_agent(argument: str, descriptors: tuple[int, int, int]) -> None:
     """Start an interpreter with the agent, with these as its stdin, stdout and stderr."""
     stdin, stdout, stderr = descriptors
     starter = subprocess.Popen(
-        [sys.executable, "-I", "-S", _AGENT, argument],
+        [sys.executable, "-I", "-S", AGENT, argument],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

@@ -50,38 +50,50 @@ _FIND = (
     'then exec "$p" -I -S -c "$0" {root} {digest}; fi; done; '
     'echo "{mark}{{\\"python\\": null}}"'
 )
-# Has the archive of the agent sent if it is not there, and goes on as the agent.
+# Has the archive of the agent sent if it is not there, and goes on as the agent. It is unpacked, so
+# that Python keeps its bytecode.
 _START = """\
-import hashlib, json, os, sys
+import os, sys
 root = os.path.abspath(os.path.expanduser(sys.argv[1]))
 digest = sys.argv[2]
-agent = os.path.join(root, "agents", digest + ".zip")
-def say(**values):
-    os.write(1, ("{mark}" + json.dumps(values) + chr(10)).encode())
+agent = os.path.join(root, "agents", digest)
+def say(name, value):
+    import json
+    os.write(1, ("{mark}" + json.dumps({name: value}) + chr(10)).encode())
+def unpack():
+    import hashlib, io, shutil, zipfile
+    left = int(os.read(0, 16))
+    parts = []
+    while left:
+        parts.append(os.read(0, min(left, 1 << 20)))
+        if not parts[-1]:
+            sys.exit(1)
+        left -= len(parts[-1])
+    data = bytes().join(parts)
+    if hashlib.sha256(data).hexdigest() != digest:
+        sys.exit("the agent was damaged on its way")
+    draft = agent + "." + str(os.getpid())
+    zipfile.ZipFile(io.BytesIO(data)).extractall(draft)
+    try:
+        os.rename(draft, agent)
+    except OSError:
+        shutil.rmtree(draft)
+        if not os.path.isdir(agent):
+            raise
+if sys.platform != "linux":
+    say("system", sys.platform)
+    sys.exit(0)
 try:
     os.makedirs(os.path.dirname(agent), 0o700, exist_ok=True)
     try:
         os.utime(agent)
     except FileNotFoundError:
-        say(agent=None)
-        left = int(os.read(0, 16))
-        parts = []
-        while left:
-            parts.append(os.read(0, min(left, 1 << 20)))
-            if not parts[-1]:
-                sys.exit(1)
-            left -= len(parts[-1])
-        data = bytes().join(parts)
-        if hashlib.sha256(data).hexdigest() != digest:
-            sys.exit("the agent was damaged on its way")
-        draft = agent + "." + str(os.getpid())
-        with open(draft, "wb") as file:
-            file.write(data)
-        os.replace(draft, agent)
+        say("agent", None)
+        unpack()
 except OSError as error:
-    say(refused=str(error))
+    say("refused", str(error))
     sys.exit(0)
-os.execv(sys.executable, [sys.executable, "-I", "-S", agent, "box", root])
+os.execv(sys.executable, [sys.executable, "-I", "-S", agent + "/__main__.py", "box", root])
 """.replace("{mark}", MARK)
 
 
@@ -174,6 +186,12 @@ class SshProcess:
                 f"`{self._host}` needs a Python 3.10 or newer: {named}",
                 hint="name one with `backend.python`, or install one there",
                 code="no_python_there",
+            )
+        if "system" in found:
+            raise BackendError(
+                f"`{self._host}` runs {found['system']}, and ranks need Linux",
+                hint="name another host",
+                code="host_system",
             )
         if "refused" in found:
             raise BackendError(

@@ -116,13 +116,6 @@ class SshSurvey(RemoteSurvey):
             return
         self._said.add(box.host)
         place = places.get("backend.host") or places.get("backend")
-        if box.hello["system"] != "Linux":
-            yield Diagnostic(
-                code="host_system",
-                summary=f"{_words(box)} runs {box.hello['system']}, and ranks need Linux",
-                place=place,
-                hint="name another host",
-            )
         if abs(facts["ahead"]) > _CLOCK:
             yield Diagnostic(
                 code="host_clock",
