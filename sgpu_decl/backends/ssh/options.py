@@ -1,6 +1,8 @@
 """The `backend` block of a machine that ssh reaches."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +19,19 @@ def _host(text: str) -> str:
 
 class SshOptions(BackendOptions):
     """Ranks run on a machine that `ssh` reaches, by its own configuration."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "hosts": "a run has one `host` so far: declare a run for each machine, or use "
+            "`backend: ray` for one run on several",
+            "address": "write `host`",
+            "user": "write `host: user@name`, or `User` in `~/.ssh/config`",
+            "port": "write `Port` in `~/.ssh/config`, or `host: ssh://name:2222`",
+            "identity_file": "write `IdentityFile` in `~/.ssh/config`",
+            "key": "write `IdentityFile` in `~/.ssh/config`",
+            "password": "sgpu asks for none: use a key, or an agent of ssh",
+        }
+    )
 
     host: Annotated[str, AfterValidator(_host)] = Field(
         description="The machine, as `ssh` takes it: a name of `~/.ssh/config`, or `user@host`."

@@ -55,3 +55,21 @@ def test_what_a_shell_would_take_for_more_is_no_host(bench: BackendBench, name: 
 @pytest.mark.parametrize("name", ["gpu1", "ann@gpu1.lab.org", "10.0.0.1", "ssh://ann@gpu1:2222"])
 def test_what_ssh_takes_is_a_host(name: str) -> None:
     assert names_host(name)
+
+
+@pytest.mark.parametrize(
+    ("field", "way_out"),
+    [
+        ({"hosts": ["a", "b"]}, "a run has one `host` so far"),
+        ({"port": 22}, "write `Port` in `~/.ssh/config`"),
+        ({"password": "x"}, "use a key"),
+    ],
+)
+def test_a_field_that_is_none_has_a_way_out(
+    bench: BackendBench, field: dict[str, Any], way_out: str
+) -> None:
+    bench.declare("value", args={"gate": "."}, backend={"kind": "ssh", "host": "box", **field})
+
+    refused = bench("validate")
+
+    assert (refused.code, way_out in refused.err) == (1, True), refused
