@@ -50,18 +50,19 @@ _FIND = (
     'then exec "$p" -I -S -c "$0" {root} {digest}; fi; done; '
     'echo "{mark}{{\\"python\\": null}}"'
 )
-# Has the archive of the agent sent if it is not there, and goes on as the agent. It is unpacked, so
-# that Python keeps its bytecode.
+# Has the archive of the agent sent if it is not there, and goes on as the agent. It is unpacked and
+# compiled here: where a disk is full, Python itself leaves bytecode that is cut off. Its flag 1 is
+# that of PEP 552: nothing is compared with the source.
 _START = """\
 import os, sys
 root = os.path.abspath(os.path.expanduser(sys.argv[1]))
 digest = sys.argv[2]
-agent = os.path.join(root, "agents", digest)
+agent = os.path.join(root, "agents", digest + "." + sys.implementation.cache_tag)
 def say(name, value):
     import json
     os.write(1, ("{mark}" + json.dumps({name: value}) + chr(10)).encode())
 def unpack():
-    import hashlib, io, shutil, zipfile
+    import hashlib, importlib.util as util, io, marshal, shutil, zipfile
     left = int(os.read(0, 16))
     parts = []
     while left:
@@ -73,11 +74,18 @@ def unpack():
     if hashlib.sha256(data).hexdigest() != digest:
         sys.exit("the agent was damaged on its way")
     draft = agent + "." + str(os.getpid())
-    zipfile.ZipFile(io.BytesIO(data)).extractall(draft)
+    archive = zipfile.ZipFile(io.BytesIO(data))
     try:
+        archive.extractall(draft)
+        for name in archive.namelist():
+            code = marshal.dumps(compile(archive.read(name), agent + "/" + name, "exec"))
+            path = util.cache_from_source(draft + "/" + name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(util.MAGIC_NUMBER + bytes([1]) + bytes(11) + code)
         os.rename(draft, agent)
     except OSError:
-        shutil.rmtree(draft)
+        shutil.rmtree(draft, ignore_errors=True)
         if not os.path.isdir(agent):
             raise
 if sys.platform != "linux":
@@ -267,7 +275,7 @@ class SshProcess:
         assert stdout is not None  # noqa: S101
         patience = max(0.0, self._deadline - time.monotonic())
         if not select.select([stdout], [], [], patience)[0]:
-            raise TimeoutError("there is no answer")
+            raise TimeoutError("there was no answer in time")
         data = os.read(stdout.fileno(), _CHUNK)
         self._buffer += data
         return bool(data)
