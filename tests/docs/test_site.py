@@ -148,7 +148,7 @@ def test_the_search_finds_a_name(site: Site, tab: Tab, word: str, page: str) -> 
         ("best checkpoint", "docs/how-to/best-checkpoint.html"),
         ("VS Code", "docs/how-to/vscode.html"),
         ("two users on one box", "docs/how-to/share-a-box.html"),
-        ("from my laptop", "docs/how-to/laptop-to-box.html"),
+        ("from my laptop", "docs/how-to/laptop-and-box.html"),
     ],
 )
 def test_the_first_result_answers_a_question(site: Site, tab: Tab, words: str, page: str) -> None:
