@@ -33,7 +33,7 @@ from sgpu_decl.agent.box.box_files import entries
 from sgpu_decl.agent.box.code_requests import collect_code, copy_code
 from sgpu_decl.agent.box.environment_requests import collect_environments
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
-from sgpu_decl.agent.launching.agent_launch import launch
+from sgpu_decl.agent.launching.agent_launch import AGENT, launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
 from sgpu_decl.agent.system.safe_files import regular_opener
@@ -71,6 +71,8 @@ def stage(root: str, message: dict[str, Any], content: RequestContent) -> Answer
             os.mkdir(os.path.join(draft, name), 0o700)
         if message["code"] is not None:
             copy_code(root, message["code"], os.path.join(draft, "code"))
+        # The tracker imports from what lies beside its archive under this name.
+        os.symlink(os.path.dirname(AGENT), os.path.join(draft, "agent.zip"))
         for name, size in message["files"]:
             with open(os.path.join(draft, os.path.basename(name)), "wb") as file:
                 while size:

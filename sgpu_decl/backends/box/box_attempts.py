@@ -1,7 +1,7 @@
 """Attempts on boxes: how they stand is asked there, and what they left is read from copies."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.agent.attempt.attempt_files import SPEC
 from sgpu_decl.agent.attempt.attempt_status import read_attempt
 from sgpu_decl.agent.notices.notice_process import read_notices
+from sgpu_decl.backends.activity_reader import ActivityReader
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Elsewhere, LogReader, NoLog
 from sgpu_decl.backends.box.box_launches import BoxLaunches
@@ -29,8 +30,10 @@ from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.activity_reader import ActivityReader
+    from datetime import datetime
+
     from sgpu_decl.config.run import RunConfig
+    from sgpu_decl.model.rank_activity import RankActivity
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.step_progress import Progress
 
@@ -136,11 +139,11 @@ class BoxAttempts(FolderAttempts):
             self._mirror.pull(record, RECORD)
         return super().unresolved_secrets(record)
 
-    def activity(self, record: LaunchRecord) -> "ActivityReader":
-        from sgpu_decl.backends.box.box_activity import BoxActivity
-
+    def activity(self, record: LaunchRecord) -> ActivityReader:
         self._mirror.pull(record, RECORD)
-        return BoxActivity(super().activity(record), lambda: self._mirror.pull(record, ACTIVITY))
+        return _CopiedActivity(
+            super().activity(record), lambda: self._mirror.pull(record, ACTIVITY)
+        )
 
     def inspect(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = self.look(records)
@@ -226,6 +229,22 @@ class BoxAttempts(FolderAttempts):
         view = self.look([record]).get(record.ref)
         self._mirror.pull(record, log_names())  # after the look: what ended ranks wrote is there
         return view is not None and view.state.active
+
+
+class _CopiedActivity(ActivityReader):
+    """`pull` brings what is new, before each look."""
+
+    def __init__(self, copy: ActivityReader, pull: Callable[[], object]) -> None:
+        self._copy = copy
+        self._pull = pull
+
+    def look(self, view: AttemptView) -> "tuple[datetime | None, Sequence[RankActivity]]":
+        self._pull()
+        return self._copy.look(view)
+
+    def newest_lines(self, view: AttemptView, rank: int) -> Sequence[str] | None:
+        self._pull()
+        return self._copy.newest_lines(view, rank)
 
 
 class _CopiedLog(LogReader):
