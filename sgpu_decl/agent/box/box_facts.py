@@ -7,32 +7,18 @@ import os
 import select
 import shutil
 import signal
-import sys
 import time
 
 from sgpu_decl.agent.host.gpu_users import gpu_users, in_words
 from sgpu_decl.agent.monitor.device_usage import installed_gpus
 from sgpu_decl.agent.ray.ray_object_store import default_store, shared_memory
-from sgpu_decl.agent.system import host_locks, kernel_features
+from sgpu_decl.agent.system import kernel_features
 
 _PATIENCE = 20.0  # seconds for a driver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-def hello(root: str) -> dict[str, Any]:
-    """What launches need to know of a box: the same for as long as it is up."""
-    os.makedirs(root, 0o700, exist_ok=True)
-    return {
-        "python": sys.executable,
-        "path": os.environ.get("PATH", os.defpath),
-        "gpu_locks": host_locks.host_lock_folder("gpus"),
-        "shared_gpu_locks": host_locks.shared_gpu_locks(),
-        "port_locks": host_locks.host_lock_folder("ports"),
-        "processors": len(os.sched_getaffinity(0)),
-    }
 
 
 def facts(root: str, _message: dict[str, Any], _content: object) -> tuple[dict[str, Any], bytes]:

@@ -11,10 +11,11 @@ import json
 import os
 import select
 import signal
+import sys
 import threading
 
-from sgpu_decl.agent.box import attempt_requests, box_facts, code_requests, environment_requests
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, read_head
+from sgpu_decl.agent.system import host_locks
 from sgpu_decl.agent.system.marked_answer import MARK
 
 TYPE_CHECKING = False
@@ -23,14 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     Operation = Callable[[str, dict[str, Any], RequestContent], tuple[dict[str, Any], bytes]]
-
-
-OPERATIONS: dict[str, Operation] = {
-    **box_facts.OPERATIONS,
-    **code_requests.OPERATIONS,
-    **environment_requests.OPERATIONS,
-    **attempt_requests.OPERATIONS,
-}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,13 +37,13 @@ def main(arguments: Sequence[str]) -> int:
     os.close(null)
     os.dup2(2, 1)
     threading.Thread(target=_end_with, args=(stream.fileno(),), daemon=True).start()
-    hello = {**box_facts.hello(root), "root": root}
-    _write(answers, f"{MARK}{json.dumps(hello)}\n".encode())
+    _write(answers, f"{MARK}{json.dumps(_hello(root))}\n".encode())
+    operations = _operations()  # loaded while the other side reads that
     try:
         while (head := read_head(stream.read)) is not None:
             message, size = head
             content = RequestContent(stream, size)
-            answer, data = _answer(root, message, content)
+            answer, data = _answer(operations.get(message.get("do", "")), root, message, content)
             content.skip()
             _write(answers, frame_head(answer, len(data)) + data)
     except (EOFError, BrokenPipeError):
@@ -69,10 +62,39 @@ def _end_with(connection: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
+def _hello(root: str) -> dict[str, Any]:
+    """What launches need to know of a box: the same for as long as it is up."""
+    os.makedirs(root, 0o700, exist_ok=True)
+    return {
+        "root": root,
+        "python": sys.executable,
+        "path": os.environ.get("PATH", os.defpath),
+        "gpu_locks": host_locks.host_lock_folder("gpus"),
+        "shared_gpu_locks": host_locks.shared_gpu_locks(),
+        "port_locks": host_locks.host_lock_folder("ports"),
+        "processors": len(os.sched_getaffinity(0)),
+    }
+
+
+def _operations() -> dict[str, Operation]:
+    from sgpu_decl.agent.box import (
+        attempt_requests,
+        box_facts,
+        code_requests,
+        environment_requests,
+    )
+
+    return {
+        **box_facts.OPERATIONS,
+        **code_requests.OPERATIONS,
+        **environment_requests.OPERATIONS,
+        **attempt_requests.OPERATIONS,
+    }
+
+
 def _answer(
-    root: str, message: dict[str, Any], content: RequestContent
+    operation: Operation | None, root: str, message: dict[str, Any], content: RequestContent
 ) -> tuple[dict[str, Any], bytes]:
-    operation = OPERATIONS.get(message.get("do", ""))
     if operation is None:
         return {"error": {"code": "unknown_request", "text": f"{message.get('do')!r}"}}, b""
     try:

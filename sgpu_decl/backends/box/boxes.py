@@ -26,7 +26,7 @@ class Box:
 
     @cached_property
     def hello(self) -> Mapping[str, Any]:
-        """What it says of itself, see `agent.box.box_facts`. Raises BackendError."""
+        """What it says of itself, see `agent.box.program`. Raises BackendError."""
         with self._lock:
             return self._opened().hello
 

@@ -19,7 +19,7 @@ from typing import Any
 from sgpu_decl.agent.box.wire import BadFrame, frame_head, read_head
 from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.agent.system.marked_answer import MARK
-from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.archives import agent_sources_digest, agent_zip
 from sgpu_decl.errors import BackendError
 
 UNREACHABLE = "host_unreachable"
@@ -42,12 +42,12 @@ _OPTIONS = (
     "RemoteCommand=none",
 )
 _PYTHONS = "python3 python3.14 python3.13 python3.12 python3.11 python3.10"
-# For any login shell: one line, without an exclamation mark.
+# For any login shell: one line, without an exclamation mark. Goes on with the next Python where one
+# is too old, or is a name that leads nowhere.
 _FIND = (
-    "for p in {names}; do "
-    'if command -v "$p" >/dev/null 2>&1 && '
-    '"$p" -I -S -c "import sys; sys.exit(sys.version_info < (3, 10))" >/dev/null 2>&1; '
-    'then exec "$p" -I -S -c "$0" {root} {digest}; fi; done; '
+    'for p in {names}; do command -v "$p" >/dev/null 2>&1 || continue; '
+    '"$p" -I -S -c "$0" {root} {digest}; r=$?; '
+    "case $r in 9|126|127) ;; *) exit $r;; esac; done; "
     'echo "{mark}{{\\"python\\": null}}"'
 )
 # Has the archive of the agent sent if it is not there, and goes on as the agent. It is unpacked and
@@ -55,15 +55,17 @@ _FIND = (
 # that of PEP 552: nothing is compared with the source.
 _START = """\
 import os, sys
+if sys.version_info < (3, 10):
+    sys.exit(9)
 root = os.path.abspath(os.path.expanduser(sys.argv[1]))
-digest = sys.argv[2]
-agent = os.path.join(root, "agents", digest + "." + sys.implementation.cache_tag)
+agent = os.path.join(root, "agents", sys.argv[2] + "." + sys.implementation.cache_tag)
 def say(name, value):
     import json
     os.write(1, ("{mark}" + json.dumps({name: value}) + chr(10)).encode())
 def unpack():
     import hashlib, importlib.util as util, io, marshal, shutil, zipfile
-    left = int(os.read(0, 16))
+    left, digest = os.read(0, 81).decode().split()
+    left = int(left)
     parts = []
     while left:
         parts.append(os.read(0, min(left, 1 << 20)))
@@ -101,7 +103,11 @@ try:
 except OSError as error:
     say("refused", str(error))
     sys.exit(0)
-os.execv(sys.executable, [sys.executable, "-I", "-S", agent + "/__main__.py", "box", root])
+main = agent + "/__main__.py"
+sys.argv = [main, "box", root]
+with open(main, encoding="utf-8") as file:
+    code = compile(file.read(), main, "exec")
+exec(code, {"__name__": "__main__", "__file__": main, "__package__": None})
 """.replace("{mark}", MARK)
 
 
@@ -185,8 +191,8 @@ class SshProcess:
     def _login(self, python: str | None, root: str) -> dict[str, Any]:
         found = self._first_answer()
         if "agent" in found:
-            data = agent_zip()[1]
-            self._write(f"{len(data):016d}".encode() + data)
+            digest, data = agent_zip()
+            self._write(f"{len(data):016d} {digest}".encode() + data)
             found = self._first_answer()
         if found.get("python", "") is None:
             named = f"`{python}` is not, or is older than 3.10" if python else "it has none"
@@ -299,7 +305,7 @@ def _command(host: str, python: str | None, root: str) -> list[str]:
     script = _FIND.format(
         names=shlex.quote(python) if python else _PYTHONS,
         root=shlex.quote(root),
-        digest=agent_zip()[0],
+        digest=agent_sources_digest(),
         mark=MARK,
     )
     start = f'exec(__import__("base64").b64decode("{b64encode(_START.encode()).decode()}"))'

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.system.locks import create_held
-from sgpu_decl.backends.archives import agent_zip
+from sgpu_decl.backends.archives import agent_sources_digest
 from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import PATIENCE, Box
 from sgpu_decl.backends.box.ssh_process import SshConnectionLost, SshProcess
@@ -25,7 +25,7 @@ def test_a_box_says_what_it_is_and_keeps_the_agent(server: SshServer, box: Box) 
     assert abs(box.facts["time"] - time.time()) < 60
     assert box.facts["free"] > 0
     (agent,) = (server.home / "sgpu/agents").iterdir()
-    assert agent.name.partition(".")[0] == agent_zip()[0]
+    assert agent.name.partition(".")[0] == agent_sources_digest()
     assert len(list(agent.rglob("*.pyc"))) == len(list(agent.rglob("*.py")))
 
 
@@ -138,27 +138,22 @@ def test_a_program_that_waits_there_ends_with_its_connection(server: SshServer) 
     request = {"do": "make_tree", "environment": "0" * 64}
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(process.call, request, (), 0, PATIENCE)
-        until(lambda: any(_has_open(pid, root / "environments/lock") for pid in _programs(root)))
+        until(lambda: _others_with(root / "environments/lock"))
 
         server.cut()
 
         with pytest.raises(SshConnectionLost):
             answer.result()
     process.close()
-    until(lambda: not _programs(root))
+    until(lambda: not _others_with(root / "environments/lock"))
     os.close(lock)
 
 
-def _programs(root: Path) -> list[int]:
-    """The processes of agents that answer for a folder."""
+def _others_with(file: Path) -> list[str]:
+    """The processes beside this one that have a file open."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            if (folder / "cmdline").read_bytes().endswith(f"\0box\0{root}\0".encode()):
-                found.append(int(folder.name))
+            if os.readlink(link) == str(file) and link.parts[2] != str(os.getpid()):
+                found.append(link.parts[2])
     return found
-
-
-def _has_open(pid: int, file: Path) -> bool:
-    links = Path(f"/proc/{pid}/fd").glob("*")
-    return any(os.path.exists(link) and os.path.samefile(link, file) for link in links)
