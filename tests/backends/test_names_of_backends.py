@@ -19,6 +19,7 @@ COMMON_WORDS = frozenset({"local", "ray", "ssh"})
 
 RAY = "`ray` is a block of a run too"
 STATE = "`databricks` is a kind of shared state too"
+IMPORTED = "the files that it reads are those of Databricks' own tools"
 BUNDLES = "the library of bundles, which the Databricks CLI starts"
 ALLOWED = {
     "model/backend_kinds.py": "the registry",
@@ -57,6 +58,10 @@ ALLOWED = {
     "environments/package_lists/site_folders.py": "a folder of Debian's Python, `/usr/local`",
     "code/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",
     "environments/package_lists/import_names.py": "the names of packages",
+    "importing/air_workload.py": IMPORTED,
+    "importing/bundle.py": IMPORTED,
+    "importing/bundle_task.py": IMPORTED,
+    "importing/field_rules.py": IMPORTED,
     "bundles/bundle_program.py": BUNDLES,
     "bundles/loader.py": BUNDLES,
     "bundles/task_mutator.py": BUNDLES,
