@@ -46,7 +46,6 @@ ALLOWED = {
     "agent/ranks/rank_start.py": RAY,
     "agent/supervision/supervisor.py": RAY,
     "rank/ray_node.py": "the name of a package",
-    "config/other_tool_configs.py": "the page about bundles of Databricks",
     "config/state.py": STATE,
     "storing/stores.py": STATE,
     "config/env.py": "`databricks:scope/key` is a form of references to secrets",

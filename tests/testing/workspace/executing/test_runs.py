@@ -218,7 +218,7 @@ def test_a_lost_node_is_the_platforms_failure_and_tried_again(user: User) -> Non
     }  # fmt: skip
     for retries in (0, 1):
         user.client.api_client.do("POST", "/__testserver/fault", body=fault)
-        text = f"echo one; echo two; if [ ! -e {user.home}/seen ]; then sleep 1000; fi\n"
+        text = f"echo one; echo two; until [ -e {user.home}/seen ]; do sleep 0.1; done\n"
         run_id = user.submit(text, count=2, max_retries=retries)
         if retries:
             until(partial(_first_ended, user, run_id))
