@@ -46,7 +46,7 @@ READERS = (
     "state list", "state pull", "state log", "gc --dry-run", "cancel hello --no-wait",
 )  # fmt: skip
 ENDING = ("destroy -y", "gc -y --keep-last 0 --all")
-FEW_AND_MANY = pytest.mark.parametrize("most", [2, pytest.param(60, marks=pytest.mark.expensive)])
+FEW_AND_MANY = pytest.mark.parametrize("most", [2, pytest.param(30, marks=pytest.mark.expensive)])
 
 
 def some(ways: Sequence[tuple[str, Any]], most: int) -> Sequence[tuple[str, Any]]:
@@ -206,7 +206,7 @@ GRAVE = ("state = 'nan'", "ranks 0 = 'x'", "first_cause = 'x'", "exit_code = '{}
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    [("outcome.json", 1), *(pytest.param(one, 60, marks=pytest.mark.expensive) for one in FILES)],
+    [("outcome.json", 1), *(pytest.param(one, 30, marks=pytest.mark.expensive) for one in FILES)],
 )
 def test_the_files_of_an_attempt_are_shown_or_passed_over_whatever_they_hold(
     sgpu: Shell, tmp_path: Path, name: str, most: int
