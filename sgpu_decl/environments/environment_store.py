@@ -139,6 +139,13 @@ class EnvironmentStore(ContentStore[Manifest]):
         manifest = self.manifest(digest)
         return manifest is not None and not self.missing(manifest)
 
+    def need_manifest(self, digest: str) -> Manifest:
+        """The manifest of an environment. Raises SgpuError: it is not here."""
+        manifest = self.manifest(digest)
+        if manifest is None:
+            raise _missing(digest)
+        return manifest
+
     def tree(self, digest: str) -> Path | None:
         """The tree of an environment if it is complete; checks its folders only."""
         path = self.trees / digest.removeprefix("sha256:")
@@ -174,11 +181,7 @@ class EnvironmentStore(ContentStore[Manifest]):
         manifest = self.manifest(digest)
         base = self._record("origins", digest).get("base")
         if manifest is None or not isinstance(base, str):
-            raise SgpuError(
-                f"the environment {digest[:19]} is not in the store",
-                hint="plan and apply again on this machine",
-                code="environment_missing",
-            )
+            raise _missing(digest)
         tree = self.trees / digest.removeprefix("sha256:")
         try:
             with self._writing(progress):
@@ -305,6 +308,14 @@ class EnvironmentStore(ContentStore[Manifest]):
 
 def _seal(text: bytes) -> bytes:
     return hashlib.sha256(text).hexdigest().encode()
+
+
+def _missing(digest: str) -> SgpuError:
+    return SgpuError(
+        f"the environment {digest[:19]} is not in the store",
+        hint="plan and apply again on this machine",
+        code="environment_missing",
+    )
 
 
 def _damaged(digest: str, keys: Iterable[str]) -> SgpuError:

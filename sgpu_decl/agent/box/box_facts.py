@@ -61,8 +61,10 @@ def _asked_apart() -> tuple[list[dict[str, Any]], dict[str, str]]:
         if not part:
             break
         text += part
-    else:
+    else:  # it may wait in the kernel, where nothing ends it
         os.kill(pid, signal.SIGKILL)
+        os.close(reader)
+        return [], {}
     os.close(reader)
     os.waitpid(pid, 0)
     try:

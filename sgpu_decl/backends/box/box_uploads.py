@@ -89,13 +89,7 @@ class BoxUploads:
         except BackendError as error:
             if error.code != "environment_missing":
                 raise
-        manifest = store.manifest(tree)
-        if manifest is None:
-            raise SgpuError(
-                f"the environment {tree[:19]} is not in the store",
-                hint="plan again on this machine",
-                code="environment_missing",
-            )
+        manifest = store.need_manifest(tree)
         send(manifest, store.objects, _PackFolder(box), "packs", progress)
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 

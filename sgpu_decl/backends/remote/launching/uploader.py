@@ -90,13 +90,7 @@ def upload_environment(
         SgpuError: it is damaged, or the storage refuses it.
     """
     tree = store.build_of(digest) or digest
-    manifest = store.manifest(tree)
-    if manifest is None:
-        raise SgpuError(
-            f"the environment {tree[:19]} is not in the store",
-            hint="plan again on this machine",
-            code="environment_missing",
-        )
+    manifest = store.need_manifest(tree)
 
     def upload() -> None:
         folder = area.layout.packs
