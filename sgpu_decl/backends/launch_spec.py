@@ -125,7 +125,7 @@ def launch_spec(
         output_dir=folders.output,
         code_dir=folders.code,
         code_root=folders.source if call is None else None,
-        world_size=config.gpus,
+        world_size=config.ranks,
         per=config.launch.per if config.ray is None else "node",
         entry=entry,
         python=python,
@@ -143,11 +143,14 @@ def launch_spec(
         retry=RetrySpec.of(config.retry),
         resume=config.resume is not None,
         master_port=config.launch.master_port,
-        warm=_warm(request, entry, code, config.gpus // nodes),
+        warm=_warm(request, entry, code, config.ranks // nodes),
         redact_logs=config.logs.redact,
         parameters=render_parameters(config.parameters) if config.parameters else None,
         control_key=(request.control_key or secrets.token_hex(32)) if nodes > 1 else None,
-        ray=_ray(config.ray, config, nodes, processors) if config.ray is not None else None,
+        ray=_ray(config.ray, config, nodes, processors)
+        if config.ray is not None and not config.drives_existing
+        else None,
+        ray_driver=config.drives_existing,
         on_finish=_on_finish(config.on_finish) if config.on_finish is not None else None,
     )
 

@@ -1,6 +1,6 @@
 """Diagnostics between the fields of a run that are each valid by themselves."""
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
 from sgpu_decl.config.gpu_type import GpuType
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
@@ -12,8 +12,8 @@ from sgpu_decl.model.ray_size import reserved_for_ray
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFields:
     """The fields of a run that are compared with each other; `None` if a field may not be valid.
-    `environment` holds those of `ORIGINS` that are set, `launch` the names of the fields in that
-    block."""
+    `environment` holds those of `ORIGINS` that are set, `ray_fields` and `launch` the names of the
+    fields in these blocks."""
 
     gpus: int | None
     type: GpuType | None
@@ -29,10 +29,15 @@ class ComparedFields:
     environment: Collection[str]
     ray: bool = False
     ray_gpus: int | None = None
+    drives_existing: bool = False
+    ray_fields: Iterable[str] = ()
     launch: Container[str] = ()
 
 
 _PARAMETERS = "HYPERPARAMETERS_PATH"
+
+_OF_DRIVER = frozenset({"cluster", "num_cpus", "num_gpus", "resources"})
+"""The fields of `ray` that mean something where the run starts no cluster."""
 
 # What gives the packages, in the order of how much it says: only one can.
 ORIGINS = ("snapshot", "lock", "requirements", "dependencies")
@@ -49,6 +54,18 @@ def contradictions(run: ComparedFields) -> tuple[Diagnostic, ...]:
                     path=("gpus",), code="bad_gpu_count", summary=refused[0], hint=refused[1]
                 )
             )
+    if run.drives_existing:
+        findings += _of_driver(run)
+    elif run.gpus == 0:
+        findings.append(
+            Diagnostic(
+                path=("gpus",),
+                code="out_of_range",
+                summary="`gpus` must be at least 1, not 0",
+                hint="`type: CPU` is for ranks without GPUs; 0 is for the driver of a Ray cluster "
+                "that is there, `ray: {cluster: existing}`",
+            )
+        )
     if run.entrypoint and run.command:
         findings.append(
             Diagnostic(
@@ -152,7 +169,9 @@ def _beside_ray(run: ComparedFields) -> list[Diagnostic]:
         if field in run.launch and not (field == "per" and run.per_node)
     ]
     most = 0 if run.type is not None and run.type.kind is GPUType.CPU else run.gpus
-    if run.ray_gpus is not None and most is not None and run.type and run.ray_gpus > most:
+    if run.drives_existing:
+        pass  # `_of_driver`
+    elif run.ray_gpus is not None and most is not None and run.type and run.ray_gpus > most:
         amount = "has no GPU" if most == 0 else f"has {most}"
         findings.append(
             Diagnostic(
@@ -174,6 +193,45 @@ def _beside_ray(run: ComparedFields) -> list[Diagnostic]:
         for name in names
         if (way_out := reserved_for_ray(name)) is not None
     ]
+
+
+def _of_driver(run: ComparedFields) -> Iterator[Diagnostic]:
+    """The driver of a cluster that the run does not start: the run has the resources of the driver,
+    and Ray gives the program the rest."""
+    if run.gpus:
+        yield Diagnostic(
+            path=("gpus",),
+            code="gpus_of_driver",
+            summary=f"`gpus: {run.gpus}` does not go with `ray.cluster: existing`: the program "
+            "asks Ray for GPUs itself, as in `@ray.remote(num_gpus=1)`",
+            hint="write `gpus: 0`; `ray.num_gpus` is for GPUs of the driver alone",
+        )
+    without = run.type is not None and run.type.kind is GPUType.CPU
+    if run.ray_gpus and without:
+        yield Diagnostic(
+            path=("ray", "num_gpus"),
+            code="ray_beyond_run",
+            summary=f"`ray.num_gpus: {run.ray_gpus}` is for the driver, and the run has "
+            "`type: CPU`",
+            hint="write `type: GPU`, or the type that the driver needs",
+        )
+    elif run.type is not None and not run.ray_gpus and not without:
+        yield Diagnostic(
+            path=("type",),
+            code="gpus_of_driver",
+            summary=f"`type: {run.type}` is for GPUs of the driver, and it takes none",
+            hint="write `type: CPU`; tasks name a type as in "
+            '`@ray.remote(num_gpus=1, accelerator_type="H100")`',
+        )
+    for field in sorted(set(run.ray_fields) - _OF_DRIVER):
+        yield Diagnostic(
+            path=("ray", field),
+            code="ray_option_of_own_cluster",
+            summary=f"`ray.{field}` is an option of a cluster that a run starts, and "
+            "`cluster: existing` starts none",
+            hint="remove it here, or set it to `null` in the target",
+            of_key=True,
+        )
 
 
 def _two_origins(sources: Sequence[str]) -> list[Diagnostic]:

@@ -1,7 +1,7 @@
-"""`ray`: a Ray cluster on the nodes of a run, with the run's program as its driver."""
+"""`ray`: the run's program is the driver of a Ray cluster: its own one, or one that is there."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -174,25 +174,37 @@ Period = Annotated[Duration, AfterValidator(_positive)]
 
 
 class Ray(Block):
-    """`true`, or the options of the cluster that is started for the run."""
+    """`true`, or the options of the cluster that is started for the run, or what its driver takes
+    of a cluster that is there."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {
         "enabled": "`ray: true` and `ray: false` replace it",
         "cpus_per_node": "`num_cpus` replaces it",
         "gpus_per_worker": "`num_gpus` replaces it, and counts the GPUs of each node",
-        "address": "the run starts a cluster of its own; `backend: {kind: ray, address: ...}` runs "
-        "ranks on a cluster that is there",
+        "address": "the run starts a cluster of its own; `cluster: existing` makes it the driver "
+        "of the one that `backend: {kind: ray, address: ...}` names",
         "startup_timeout": "`head_startup_timeout` and `worker_join_timeout` replace it",
     }
 
+    cluster: Literal["existing"] | None = Field(
+        None,
+        description="`existing`: the run starts no cluster. Its program is the driver of the Ray "
+        "cluster of `backend: {kind: ray}`, and asks Ray for what its tasks need, so `gpus` is 0.",
+    )
     num_cpus: Cpus | None = Field(
-        None, description="CPUs of each node. Default: those that the run may use there."
+        None,
+        description="CPUs of each node. Default: those that the run may use there. On an existing "
+        "cluster: those of the driver alone. Default: none.",
     )
     num_gpus: Gpus | None = Field(
-        None, description="GPUs of each node. Default: those that the run has there."
+        None,
+        description="GPUs of each node. Default: those that the run has there. On an existing "
+        "cluster: those of the driver alone. Default: none.",
     )
     resources: Annotated[dict[ResourceName, Amount], _mapping("{ssd: 1}")] = Field(
-        {}, description="Custom resources of each node: names and amounts."
+        {},
+        description="Custom resources of each node: names and amounts. On an existing cluster: "
+        "those that the driver takes.",
     )
     object_store_memory: Annotated[Size, AfterValidator(_large_enough)] | None = Field(
         None,

@@ -148,8 +148,11 @@ class RunConfig(Block):
     )
     tags: dict[TagName, str] = Field({}, description="Labels: tags of the MLflow run.")
     # No cluster is as large: a number beyond is a mistake, and one without end breaks arithmetic.
-    gpus: Positive = Field(
-        le=1_000_000, description="The number of GPUs, with one rank on each: the world size."
+    gpus: StrictInt = Field(
+        ge=0,
+        le=1_000_000,
+        description="The number of GPUs, with one rank on each: the world size. 0 with "
+        "`ray: {cluster: existing}`, whose program asks Ray for GPUs.",
     )
     type: GpuType = Field(
         description="The kind of GPU by its name, such as A10, A100, A100_80GB, H100, H200, B300, "
@@ -180,7 +183,8 @@ class RunConfig(Block):
     ray: Annotated[Ray | None, BeforeValidator(_ray)] = Field(
         None,
         description="Start a Ray cluster on the nodes of the run, with its program as the driver: "
-        "`true`, or the options of the cluster.",
+        "`true`, or the options of the cluster. With `cluster: existing`, it is the driver of the "
+        "cluster of the backend.",
     )
     timeout: Limit | None = Field(None, description="How long the ranks may run, such as `6h`.")
     grace: Duration = Field(
@@ -276,6 +280,17 @@ class RunConfig(Block):
     )
 
     @property
+    def drives_existing(self) -> bool:
+        """Whether the program is the driver of a Ray cluster that the run does not start."""
+        return self.ray is not None and self.ray.cluster == "existing"
+
+    @property
+    def ranks(self) -> int:
+        """How many processes a launch starts, if `launch.per` is no node: the world size. The
+        driver of an existing Ray cluster is one."""
+        return self.gpus or 1
+
+    @property
     def secrets(self) -> dict[str, str]:
         """The references that a launch resolves, by the variable that takes the value to a node:
         those of ranks, and those of `on_finish`."""
@@ -299,6 +314,8 @@ class RunConfig(Block):
                 environment=self.env.origins,
                 ray=self.ray is not None,
                 ray_gpus=self.ray.num_gpus if self.ray is not None else None,
+                drives_existing=self.drives_existing,
+                ray_fields=self.ray.model_fields_set if self.ray is not None else (),
                 launch=self.launch.model_fields_set,
             )
         )

@@ -299,6 +299,8 @@ def _compared_fields(data: Mapping[str, Any]) -> ComparedFields:
         environment=[item for item in ORIGINS if isinstance(env, dict) and env.get(item)],
         ray=isinstance(ray, dict) or ray is True,
         ray_gpus=_whole(ray.get("num_gpus")) if isinstance(ray, dict) else None,
+        drives_existing=isinstance(ray, dict) and ray.get("cluster") == "existing",
+        ray_fields=[name for name in ray if ray[name] is not None] if isinstance(ray, dict) else (),
         launch=launch if isinstance(launch, dict) else (),
     )
 

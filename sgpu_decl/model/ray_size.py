@@ -12,13 +12,15 @@ FIRST_RAY_WITH_TOKENS = "2.52"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
     """The nodes of a run, and what it may use of each: GPUs, processors, free bytes of /dev/shm.
-    `store` is the bytes of an object store by default. None where only the node could tell."""
+    `store` is the bytes of an object store by default. None where only the node could tell. `ray`
+    is the version of a cluster that is there, and whose driver the run is."""
 
     nodes: int
     gpus: int
     cpus: int | None = None
     store: int | None = None
     shm: int | None = None
+    ray: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

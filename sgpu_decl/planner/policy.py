@@ -75,6 +75,9 @@ POLICY: Mapping[str, FieldRule] = MappingProxyType(
         "ray": FieldRule(
             _DATA, "the program is the driver of a cluster, and sees its resources", optional=True
         ),
+        "ray.cluster": FieldRule(
+            _DATA, "another cluster has other resources for the program's tasks", optional=True
+        ),
         "ray.temp_dir": FieldRule(_LAUNCH, "the place of sockets, logs and spilled objects"),
         "ray.port": FieldRule(_LAUNCH, "how the nodes find each other"),
         "ray.dashboard": FieldRule(_LAUNCH, "it shows the cluster to people"),

@@ -81,6 +81,40 @@ def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> R
     )
 
 
+def driver_findings(
+    config: "RunConfig",
+    place: Callable[[str], Place | None],
+    *,
+    shape: NodeShape | None,
+    packages: RayPackages,
+) -> Iterator[Diagnostic]:
+    """Say what stands in the way of a driver of a cluster that is there, and what its tasks lack.
+    Drivers need the very version of their cluster (`check_version_info` in
+    `ray/_private/utils.py`)."""
+    there = shape.ray if shape is not None else None
+    declared = bool(config.env.origins)
+    if declared and packages.ray is None and packages.complete:
+        yield from _missing(place("ray"))
+    elif declared and there and packages.ray is not None and packages.ray != there:
+        yield Diagnostic(
+            code="ray_differs",
+            summary=f"the environment of the run has Ray {packages.ray}, and the cluster {there}: "
+            "the driver could not join",
+            place=place("env"),
+            hint=f"declare `ray=={there}`",
+        )
+    if config.env.secrets:
+        names = ", ".join(f"`{name}`" for name in sorted(config.env.secrets))
+        yield Diagnostic(
+            code="secrets_of_driver",
+            severity=Severity.INFO,
+            summary=f"the driver has {names}, and its tasks do not: Ray shows their variables to "
+            "whoever may list jobs",
+            place=place("env.secrets"),
+            hint="give a task the value as an argument",
+        )
+
+
 def ray_findings(
     ray: "Ray",
     place: Callable[[str], Place | None],
@@ -108,14 +142,18 @@ def ray_findings(
                 hint="install `ray[default]`",
             )
     elif packages.complete:
-        yield Diagnostic(
-            code="ray_missing",
-            summary="the environment of the run has no `ray`",
-            place=place("ray"),
-            hint="install `ray[default]`, or declare it in `env.dependencies`",
-        )
+        yield from _missing(place("ray"))
     yield from _beyond_run(ray, shape, place)
     yield from _shared_memory(ray, shape, place)
+
+
+def _missing(place: Place | None) -> Iterator[Diagnostic]:
+    yield Diagnostic(
+        code="ray_missing",
+        summary="the environment of the run has no `ray`",
+        place=place,
+        hint="install `ray[default]`, or declare it in `env.dependencies`",
+    )
 
 
 def _beyond_run(

@@ -211,7 +211,8 @@ class LaunchSpec:
     file that the agent writes for the ranks. With `control_key` the nodes of a run prove to each
     other that they belong to it. It is random and shown nowhere, as the token may be. A run on one
     node needs none. `git` notes which commit the code is from. With `ray`, the run is one driver on
-    the first node, beside a Ray cluster of all nodes. `after` has the folders of attempts that must
+    the first node, beside a Ray cluster of all nodes. A `ray_driver` is that of the cluster which
+    the node belongs to. `after` has the folders of attempts that must
     succeed before ranks start, by their names. With `resume`, ranks find what the attempt
     before left (`agent.attempt.previous_output`).
     """
@@ -258,6 +259,7 @@ class LaunchSpec:
     control_key: str | None = None
     git: Mapping[str, str] = field(default_factory=dict)
     ray: RaySpec | None = None
+    ray_driver: bool = False
     on_finish: OnFinishSpec | None = None
 
     @property

@@ -138,6 +138,10 @@ class RankGroup:
         # Once for all: the first rank may write to its output before the last one starts.
         resumes = self._spec.get("resume")
         self._previous = previous_output(self._spec, own=own_output) if resumes else None
+        if self._spec.get("ray_driver"):
+            from sgpu_decl.agent.ranks.ray_environment import existing_cluster
+
+            cluster = existing_cluster(self._spec, os.environ)
         self._cluster = cluster
         self._oom_kills = OomKills()
         self._port, self._devices, self._inherited = port, devices, {**os.environ, **extra}

@@ -109,9 +109,10 @@ def rank_environment(
         for name, value in inherited.items()
         if not name.startswith(("SGPU_", "TORCHELASTIC_"))
     }
-    if not spec.get("ray"):  # Ray sets it for each task
+    driver = spec.get("ray_driver", False)
+    if not spec.get("ray") and not driver:  # Ray sets it for each task
         environment.setdefault("OMP_NUM_THREADS", "1")
-    if node.count == 1:
+    if node.count == 1 and not driver:  # its tasks may run on other nodes
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     if spec["gpus"]["need"]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 
+from sgpu_decl.agent.attempt.relocation import activated
+from sgpu_decl.agent.system.fast_stdlib import dumps
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +59,45 @@ def command_environment(
     """
     path = [os.path.dirname(python), environment.get("PATH", os.defpath)]
     return {**without_rank(environment), **cluster, "PATH": os.pathsep.join(filter(None, path))}
+
+
+def existing_cluster(spec: Mapping[str, Any], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which the driver joins the cluster that this node belongs to, as they
+    are set for the entrypoint of `ray job submit` (`JobSupervisor._get_driver_env_vars` in
+    `ray/dashboard/modules/job/job_supervisor.py`): `ray.init()` takes the address from RAY_ADDRESS,
+    and what tasks get from the config of the job.
+
+    Tasks get the code and the run's variables, but not its secrets: Ray shows the config to
+    everybody who may list jobs. `ray.init` sends the code by its digest
+    (https://docs.ray.io/en/latest/ray-core/handling-dependencies.html). What it leaves out
+    otherwise, such as files that `.gitignore` names, is code here if the plan says so.
+    """
+    code, entry = spec["code_dir"], spec["entry"]
+    variables = {name: str(value) for name, value in _own_variables(spec).items()}
+    beside = os.path.dirname(entry["path"] or "")
+    if beside and not os.path.isabs(beside):  # the working folder of tasks is the code
+        path = [beside, variables.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    config = {
+        "runtime_env": {"working_dir": code, "env_vars": variables},
+        "metadata": {"sgpu.driver_of": f"{spec['address']}#{spec['attempt']}"},
+    }
+    return {
+        **{name: value for name, value in inherited.items() if name.startswith("RAY_")},
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": dumps(config),
+        "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",  # a `runtime_env` of the program counts, as elsewhere
+        "RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "1",
+        "RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES": "__pycache__",
+    }
+
+
+def _own_variables(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the run, without those that lead to its environment on this node."""
+    programs = os.path.dirname(spec["python"])
+    if not programs.startswith(spec["run_dir"]):
+        return dict(spec["env"])
+    own = activated(programs, spec["run_dir"])
+    return {name: value for name, value in spec["env"].items() if own.get(name) != value}
 
 
 def python_path(spec: Mapping[str, Any], environment: Mapping[str, str]) -> str:

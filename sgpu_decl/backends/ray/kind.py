@@ -39,7 +39,9 @@ KIND = BackendKind(
     name="ray",
     options=_options,
     capabilities=Capabilities(
-        remote=True, queues=False, fields=frozenset({"after", "on_finish", "ray", "resume"})
+        remote=True,
+        queues=False,
+        fields=frozenset({"after", "on_finish", "ray", "ray.cluster", "resume"}),
     ),
     survey=_survey,
     open=_open,

@@ -65,4 +65,4 @@ class RayPlacement:
 
 def whole_cpus(bundle: Mapping[str, int | float]) -> int:
     """The CPUs that a rank group with that bundle may use: whole ones, and at least one."""
-    return max(1, int(round(bundle["CPU"], 4)))  # 100 times 0.29 is 28.999999999999996
+    return max(1, int(round(bundle.get("CPU", 0), 4)))  # 100 times 0.29 is 28.999999999999996

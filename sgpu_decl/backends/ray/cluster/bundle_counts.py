@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 TYPE_RESOURCE = "accelerator_type:"
 """The prefix of the resource that Ray gives to nodes for their type of GPU."""
 
+HEAD_RESOURCE = "node:__internal_head__"
+"""A resource of the head node alone."""
+
 _STEPS = 10_000  # Ray counts resources in parts of one (`fixed_point.h`)
 
 
@@ -48,7 +51,7 @@ def short_of(
 ) -> Sequence[str]:
     """The resources that keep a launch from fitting on nodes with these resources: as few as do so
     together, the GPU before others, or the CPU of a launch without GPUs. All, where it fits."""
-    unit = "GPU" if "GPU" in bundle else "CPU"
+    unit = unit_of(bundle)
     names = sorted(bundle, key=lambda name: name != unit)
     for name in names[::-1]:
         rest = {other: bundle[other] for other in names if other != name}
@@ -56,6 +59,11 @@ def short_of(
         if rest and not launches_at_once(counts, groups, strategy):
             names.remove(name)
     return names
+
+
+def unit_of(bundle: Mapping[str, float]) -> str:
+    """The resource that counts most: `GPU`, else `CPU`, else any."""
+    return next((name for name in ("GPU", "CPU") if name in bundle), next(iter(bundle)))
 
 
 def divisors(number: int) -> Sequence[int]:

@@ -29,13 +29,15 @@ from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.notices.program import webhook_notice
 from sgpu_decl.agent.retry_rule import BLAME, CANCELLED, pause_before, why_ended
 from sgpu_decl.agent.system.secrets import Redactor
+from sgpu_decl.backends.ray.cluster.bundle_counts import HEAD_RESOURCE
 from sgpu_decl.backends.ray.cluster.driver_status import DriverStatus
 from sgpu_decl.backends.ray.cluster.head_folder import head_folder, write_launch
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name, values_name
 from sgpu_decl.backends.ray.cluster.job_verdict import NO_STORAGE, is_final
 from sgpu_decl.backends.ray.cluster.log_copies import LogCopy
-from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup
+from sgpu_decl.backends.ray.cluster.node_actors import LostNode, NodeGroup, Nodes
 from sgpu_decl.backends.ray.cluster.own_job import empty_folder, find_job, join_cluster, pop_value
+from sgpu_decl.backends.ray.cluster.own_node import OwnNode
 from sgpu_decl.backends.ray.cluster.placement_group import NoRoom, place
 from sgpu_decl.backends.ray.cluster.sent_files import SentFiles
 from sgpu_decl.backends.ray.cluster.upstream_wait import await_upstreams, copy_outputs
@@ -186,16 +188,20 @@ class _Driver:
         self._from_node = None
         launch, wanted = self._launch, self._launch["placement"]
         before = self._back.look()[1]
-        try:
-            group = place(
-                wanted, f"{launch['token']}-{number}", self._status,
-                patience=launch["startup_timeout"], stopped=self._stop_requested,
-            )  # fmt: skip
-        except NoRoom as error:
-            return _failed(error.failure, error.summary)
-        if group is None:
-            return cancelled_outcome(None, "stopped before it had nodes", "driver")
-        nodes = NodeGroup(group, self._agent, wanted["bundle"], self._sent)
+        nodes: Nodes
+        if HEAD_RESOURCE in wanted["bundle"]:  # which the job of this driver has
+            nodes = OwnNode(self._agent, self._sent)
+        else:
+            try:
+                group = place(
+                    wanted, f"{launch['token']}-{number}", self._status,
+                    patience=launch["startup_timeout"], stopped=self._stop_requested,
+                )  # fmt: skip
+            except NoRoom as error:
+                return _failed(error.failure, error.summary)
+            if group is None:
+                return cancelled_outcome(None, "stopped before it had nodes", "driver")
+            nodes = NodeGroup(group, self._agent, wanted["bundle"], self._sent)
         try:
             lost = self._watch(nodes, number, secrets)
         finally:
@@ -205,9 +211,7 @@ class _Driver:
             return cancelled_outcome(None, "stopped before its ranks were started", "driver")
         return self._outcome(before, lost)
 
-    def _watch(
-        self, nodes: NodeGroup, number: int, secrets: dict[str, str]
-    ) -> list[LostNode] | None:
+    def _watch(self, nodes: Nodes, number: int, secrets: dict[str, str]) -> list[LostNode] | None:
         """Start the node programs, and wait for their end; return the nodes that were lost. None if
         the run was stopped before any started."""
         try:

@@ -1,6 +1,6 @@
-"""The actor of one node: it starts the node program there, and stops it.
+"""What starts the node program of one node, and stops it: an actor there, or the driver itself.
 
-Ray sends the class by value: a node has no copy of this package.
+Ray sends the class of the actor by value: a node has no copy of this package.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 
 # Variables of Ray's workers that mean something else to the ranks; beside them all of `RAY_`.
 _LEAKED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+# Variables of a worker, and of a job, that would make another driver a part of it.
+_OF_WORKER = ("RAY_JOB_ID", "RAY_RAYLET_PID", "RAY_OVERRIDE_NODE_ID_FOR_TESTING",
+              "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_worker_niceness")  # fmt: skip
 _LIFELINE, _LOCK, _VARIABLES, _INPUTS = 3, 4, 5, 6  # descriptors of the node program
 _ARCHIVE = "agent.zip"
 
 
-class NodeActor(NodeFiles):
-    """Node `number` of an attempt. `agent` is the archive of the node agent. The node program ends
-    when the driver is gone, which listens at `driver` and expects `greeting`, or this process."""
+class NodeStarter(NodeFiles):
+    """Starts and stops the node program of node `number` of an attempt. `agent` is the archive of
+    the node agent. The node program ends with this process."""
 
-    def __init__(self, number: int, agent: bytes, driver: tuple[str, int], greeting: bytes) -> None:
+    def __init__(self, number: int, agent: bytes) -> None:
         self._run = _run_folder(agent)
         super().__init__(self._run, number)
         self._pid: int | None = None
@@ -47,11 +50,6 @@ class NodeActor(NodeFiles):
         self._idle.set()
         self._lock = _held_lock(self._run)
         self._records = self._run if number == 0 else os.path.join(self._run, "nodes", str(number))
-        connection = socket.create_connection(driver, timeout=30)
-        connection.sendall(greeting)
-        connection.settimeout(None)
-        _watch_peer(connection)
-        threading.Thread(target=self._stop_with, args=(connection,), daemon=True).start()
 
     def join(self) -> dict[str, Any]:
         """Where this node is; the first one has a port for the agents of the others."""
@@ -74,7 +72,8 @@ class NodeActor(NodeFiles):
         Args:
             start: `launch`, the launch folder; `arguments` of the node program, in which `RUN`
                 stands for its folder; `log`, the file for its output, if there is a storage;
-                `python`, the interpreter, if it is not the one of Ray.
+                `python`, the interpreter, if it is not the one of Ray; whether the rank `joins`
+                this cluster, as its driver.
             variables: of the node program.
             secrets: variables of its ranks, which `/proc` shows of no other process.
         """
@@ -93,7 +92,10 @@ class NodeActor(NodeFiles):
         try:
             with self._guard:
                 if not self._stopped:
-                    self._pid = self._spawn(python, start["arguments"], variables, secrets, log)
+                    leading = _leading_here() if start["joins"] else {}
+                    self._pid = self._spawn(
+                        python, start["arguments"], {**leading, **variables}, secrets, log
+                    )
                     self._idle.clear()
         except OSError as error:
             from sgpu_decl.agent.ranks.rank_start import start_error
@@ -135,18 +137,6 @@ class NodeActor(NodeFiles):
         if not os.path.exists(self._run) and not os.path.exists(f"{self._run}{OWN_FILES}"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._run}{LOCKS}")
-
-    def _stop_with(self, connection: socket.socket) -> None:
-        """Stop when the connection to the driver ends, and end this process, too: without its head,
-        Ray keeps it for a minute or more."""
-        try:
-            while connection.recv(1):
-                pass
-        except OSError:
-            pass  # the machine of the driver is gone
-        self.stop()
-        self._idle.wait()
-        os._exit(0)
 
     def _spawn(
         self,
@@ -204,6 +194,31 @@ class NodeActor(NodeFiles):
         return os.waitstatus_to_exitcode(status)
 
 
+class NodeActor(NodeStarter):
+    """The actor. It and its node program also end when the driver is gone, which listens at
+    `driver` and expects `greeting`."""
+
+    def __init__(self, number: int, agent: bytes, driver: tuple[str, int], greeting: bytes) -> None:
+        super().__init__(number, agent)
+        connection = socket.create_connection(driver, timeout=30)
+        connection.sendall(greeting)
+        connection.settimeout(None)
+        _watch_peer(connection)
+        threading.Thread(target=self._stop_with, args=(connection,), daemon=True).start()
+
+    def _stop_with(self, connection: socket.socket) -> None:
+        """Stop when the connection to the driver ends, and end this process, too: without its head,
+        Ray keeps it for a minute or more."""
+        try:
+            while connection.recv(1):
+                pass
+        except OSError:
+            pass  # the machine of the driver is gone
+        self.stop()
+        self._idle.wait()
+        os._exit(0)
+
+
 def _environment(python: str, run: str) -> dict[str, str]:
     """The variables of this process without those of Ray, and with the GPUs of this actor: Ray may
     have left them out (RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES)."""
@@ -219,6 +234,18 @@ def _environment(python: str, run: str) -> dict[str, str]:
         "PATH": os.pathsep.join(folders),
         "CUDA_VISIBLE_DEVICES": devices,
     }
+
+
+def _leading_here() -> dict[str, str]:
+    """The variables by which a driver joins this cluster: what Ray leaves of its own in the
+    entrypoint of a job (`remove_ray_internal_flags_from_env` in `ray/_private/utils.py`), such as
+    the token and TLS, and the address."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("RAY_") and name not in _OF_WORKER
+    }
+    return {**kept, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
 
 
 def _python_folder(python: str, run: str) -> str:

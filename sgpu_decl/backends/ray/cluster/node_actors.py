@@ -22,7 +22,7 @@ from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from ray.util.placement_group import PlacementGroup
@@ -51,46 +51,17 @@ class LostNode(Exception):
         self.summary = summary
 
 
-class NodeGroup:
-    """The actors of an attempt, in a placement group that ends with them.
+class Nodes:
+    """The nodes of an attempt.
 
     Args:
-        agent: the archive of the node agent.
-        bundle: the resources of each node, which its actor takes.
+        actors: what starts the node program of each: a `NodeActor`.
         sent: the files of the launch, if there is no storage.
     """
 
-    def __init__(
-        self,
-        group: PlacementGroup,
-        agent: bytes,
-        bundle: Mapping[str, float],
-        sent: SentFiles | None,
-    ) -> None:
-        self._group = group
+    def __init__(self, actors: Sequence[Any], sent: SentFiles | None) -> None:
+        self._actors = actors
         self._sent = sent
-        count = group.bundle_count
-        self._connections = ActorConnections(ray.util.get_node_ip_address(), count)
-        others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
-        memory = others.pop("memory", None)
-        self._actors = [
-            ray.remote(NodeActor)
-            .options(
-                num_cpus=bundle.get("CPU", 0),
-                num_gpus=bundle.get("GPU", 0),
-                memory=memory,
-                resources=others,
-                max_concurrency=4,
-                max_restarts=0,
-                # Workers run at nice 15. Ray reads this where it starts the worker.
-                runtime_env={"env_vars": {"RAY_worker_niceness": "0"}},
-                scheduling_strategy=PlacementGroupSchedulingStrategy(
-                    group, placement_group_bundle_index=number
-                ),
-            )
-            .remote(number, agent, self._connections.address, greeting)
-            for number, greeting in enumerate(self._connections.greetings)
-        ]
         self._runs: dict[Any, int] = {}
         self._collections: dict[int, Iterator[None]] = {}  # of what nodes left, by node
         self._pending_status: Any = None
@@ -103,21 +74,7 @@ class NodeGroup:
         Raises:
             LostNode: one is not.
         """
-        answers = [actor.join.remote() for actor in self._actors]
-        deadline = time.monotonic() + _STARTUP
-        for number, answer in enumerate(answers):
-            try:
-                self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
-            except GetTimeoutError as error:
-                summary = f"the actor of node {number} did not answer within {_STARTUP:.0f} s"
-                raise LostNode("platform", summary) from error
-            except RayError as error:
-                raise _loss(number, None, error) from error
-        absent = self._connections.accept(_CONNECTED)
-        if absent:
-            place = self.places[absent[0]]
-            summary = f"node {absent[0]} ({place['address']}) lost its connection to the driver"
-            raise LostNode("node_lost", summary)
+        raise NotImplementedError
 
     def send_files(self, logs: str) -> Iterator[None]:
         """Send the files of the launch, if there is no storage; yields before each piece, and while
@@ -170,16 +127,10 @@ class NodeGroup:
     def wait(self, seconds: float) -> list[LostNode]:
         """Wait until a node program ends, at most that long, and take a piece of what those left
         that have ended; return the nodes that are lost."""
-        ended: list[Any] = []
         lost: list[LostNode] = []
-        if self._runs:
-            ended, _ = ray.wait(list(self._runs), timeout=0 if self.collecting else seconds)
-        for run in ended:
-            number = self._runs.pop(run)
-            try:
-                answer = ray.get(run)
-            except RayError as error:
-                lost.append(_loss(number, self.places[number], error))
+        for number, answer in self._ended(0.0 if self.collecting else seconds):
+            if isinstance(answer, RayError):
+                lost.append(_loss(number, self.places[number], answer))
                 continue
             if self._sent is not None:
                 self._collections[number] = self._sent.collect(number)
@@ -193,15 +144,19 @@ class NodeGroup:
             lost += self._collect_piece(number)
         return lost
 
-    def _lost_actor(self, number: int) -> LostNode | None:
-        """The loss of an actor whose node program was killed; None if the actor is alive. A worker
-        kills its children when it exits, as it does without its raylet, and may still say how they
-        ended (`RAY_kill_child_processes_on_worker_exit` in Ray's documentation of user-spawned
-        processes)."""
-        try:
-            ray.get(self._actors[number].__ray_ready__.remote(), timeout=_CONNECTED)
-        except RayError as error:
-            return _loss(number, self.places[number], error)
+    def _ended(self, seconds: float) -> Iterator[tuple[int, dict[str, Any] | RayError]]:
+        """The nodes whose node program has ended, each with what `NodeActor.run` returned, or the
+        error of Ray. Waits at most so long for one."""
+        ended = ray.wait(list(self._runs), timeout=seconds)[0] if self._runs else []
+        for run in ended:
+            number = self._runs.pop(run)
+            try:
+                yield number, ray.get(run)
+            except RayError as error:
+                yield number, error
+
+    def _lost_actor(self, number: int) -> LostNode | None:  # noqa: ARG002
+        """The loss of an actor whose node program was killed; None if the actor is alive."""
         return None
 
     def _collect_piece(self, number: int) -> list[LostNode]:
@@ -261,14 +216,87 @@ class NodeGroup:
             actor.stop.remote()
 
     def close(self, patience: float) -> None:
-        """End the actors, and give their nodes back. If no node program was started, each has so
-        many seconds to delete what was sent there; later actors delete the rest."""
+        """Give the nodes back. If no node program was started, each has so many seconds to delete
+        what was sent there; later actors delete the rest."""
         if self._unused:
             discards = [actor.discard.remote() for actor in self._actors]
             ray.wait(discards, num_returns=len(discards), timeout=patience)
+
+
+class NodeGroup(Nodes):
+    """The actors of an attempt, in a placement group that ends with them.
+
+    Args:
+        agent: the archive of the node agent.
+        bundle: the resources of each node, which its actor takes.
+        sent: see `Nodes`.
+    """
+
+    def __init__(
+        self,
+        group: PlacementGroup,
+        agent: bytes,
+        bundle: Mapping[str, float],
+        sent: SentFiles | None,
+    ) -> None:
+        self._group = group
+        count = group.bundle_count
+        self._connections = ActorConnections(ray.util.get_node_ip_address(), count)
+        others = {name: value for name, value in bundle.items() if name not in ("CPU", "GPU")}
+        memory = others.pop("memory", None)
+        actors = [
+            ray.remote(NodeActor)
+            .options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                memory=memory,
+                resources=others,
+                max_concurrency=4,
+                max_restarts=0,
+                # Workers run at nice 15. Ray reads this where it starts the worker.
+                runtime_env={"env_vars": {"RAY_worker_niceness": "0"}},
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=number
+                ),
+            )
+            .remote(number, agent, self._connections.address, greeting)
+            for number, greeting in enumerate(self._connections.greetings)
+        ]
+        super().__init__(actors, sent)
+
+    def await_actors(self) -> None:
+        answers = [actor.join.remote() for actor in self._actors]
+        deadline = time.monotonic() + _STARTUP
+        for number, answer in enumerate(answers):
+            try:
+                self.places.append(ray.get(answer, timeout=max(0.0, deadline - time.monotonic())))
+            except GetTimeoutError as error:
+                summary = f"the actor of node {number} did not answer within {_STARTUP:.0f} s"
+                raise LostNode("platform", summary) from error
+            except RayError as error:
+                raise _loss(number, None, error) from error
+        absent = self._connections.accept(_CONNECTED)
+        if absent:
+            place = self.places[absent[0]]
+            summary = f"node {absent[0]} ({place['address']}) lost its connection to the driver"
+            raise LostNode("node_lost", summary)
+
+    def close(self, patience: float) -> None:
+        super().close(patience)
         self._connections.close()
         with contextlib.suppress(RayError):
             remove_placement_group(self._group)
+
+    def _lost_actor(self, number: int) -> LostNode | None:
+        """The loss of an actor whose node program was killed; None if the actor is alive. A worker
+        kills its children when it exits, as it does without its raylet, and may still say how they
+        ended (`RAY_kill_child_processes_on_worker_exit` in Ray's documentation of user-spawned
+        processes)."""
+        try:
+            ray.get(self._actors[number].__ray_ready__.remote(), timeout=_CONNECTED)
+        except RayError as error:
+            return _loss(number, self.places[number], error)
+        return None
 
 
 def _loss(number: int, place: Mapping[str, Any] | None, error: RayError) -> LostNode:

@@ -17,12 +17,12 @@ from importlib import resources
 from sgpu_decl.backends.archives import agent_zip
 from sgpu_decl.backends.ray.api.cluster_tables import JOBS, find_job
 from sgpu_decl.backends.ray.api.dashboard import Dashboard, Refused
+from sgpu_decl.backends.ray.cluster.bundle_counts import HEAD_RESOURCE
 from sgpu_decl.backends.ray.cluster.head_names import cancel_name
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.places.file_place import PlaceMissing
 
-_HEAD = {"node:__internal_head__": 0.001}  # a resource of the head node alone
 _BROKEN = 500  # the first status of HTTP that says nothing of the request
 _OLDEST = (1980, 1, 1, 0, 0, 0)  # what a zip can say
 _PRIVATE = 0o600 << 16  # the mode of a file, as a zip says it
@@ -100,7 +100,7 @@ def submit_job(
         "submission_id": token,
         "runtime_env": {"working_dir": f"gcs://{package}"},
         "metadata": {"sgpu.version": "1", **metadata},
-        "entrypoint_resources": dict(_HEAD),
+        "entrypoint_resources": {HEAD_RESOURCE: 0.001},
     }
     try:
         dashboard.post(JOBS, body)

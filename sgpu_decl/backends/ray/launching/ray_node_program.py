@@ -85,6 +85,7 @@ class RayNodeProgram(NodeProgram):
             "start": {
                 "arguments": list[Json](start.arguments("RUN", platform)),
                 "python": options_of(request.config).python,
+                "joins": config.drives_existing,
             },
             "placement": {
                 **json.loads(placement.id),

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from sgpu_decl.backends.launch_request import foreign_config
-from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, divisors, launches_at_once
+from sgpu_decl.backends.ray.cluster.bundle_counts import (
+    HEAD_RESOURCE,
+    bundles_in,
+    divisors,
+    launches_at_once,
+)
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import TYPE_LABEL, ClusterNode, ClusterState
 from sgpu_decl.frozen_dataclass import dataclass
@@ -44,7 +49,7 @@ class Fit:
 
 def has_equal_groups(config: "RunConfig") -> bool:
     """Whether `ranks_per_node` divides `gpus`. Without that, a run has no shape."""
-    return config.gpus % (options_of(config).ranks_per_node or 1) == 0
+    return config.ranks % (options_of(config).ranks_per_node or 1) == 0
 
 
 def is_gpu_run(config: "RunConfig") -> bool:
@@ -85,7 +90,7 @@ def change_that_fits(config: "RunConfig", state: ClusterState) -> str | None:
 
 def _sizes(config: "RunConfig", ranks_per_node: int | None) -> Sequence[int]:
     """The sizes that rank groups may have."""
-    return [ranks_per_node] if ranks_per_node else divisors(config.gpus)
+    return [ranks_per_node] if ranks_per_node else divisors(config.ranks)
 
 
 def _first_fit(
@@ -101,7 +106,11 @@ def _first_fit(
 
 
 def bundle_of(config: "RunConfig", ranks: int) -> dict[str, int | float]:
-    """What Ray sets aside for a rank group."""
+    """What Ray sets aside for a rank group, or for the driver of the cluster. One that asks for
+    nothing runs on the head node, as that of `ray job submit` does."""
+    if config.ray is not None and config.drives_existing:
+        own = {"CPU": config.ray.num_cpus, "GPU": config.ray.num_gpus, **config.ray.resources}
+        return {name: amount for name, amount in own.items() if amount} or {HEAD_RESOURCE: 0.001}
     amounts = {name: each * ranks for name, each in options_of(config).rank_resources.items()}
     return {**amounts, "GPU": ranks} if is_gpu_run(config) else amounts
 
@@ -114,7 +123,8 @@ def scales(config: "RunConfig", state: ClusterState) -> bool:
 
 def has_shape(config: "RunConfig", state: ClusterState, fit: Fit) -> bool:
     """Whether a launch knows its rank groups. Nodes that may come can be of any size."""
-    return bool(fit.in_all or (scales(config, state) and options_of(config).ranks_per_node))
+    known = options_of(config).ranks_per_node or config.drives_existing
+    return bool(fit.in_all or (scales(config, state) and known))
 
 
 def in_words(fit: Fit, strategy: Strategy) -> str:
@@ -153,7 +163,7 @@ def _fit(
     ranks: int,
     strategy: Strategy,
 ) -> Fit:
-    groups = config.gpus // ranks
+    groups = config.ranks // ranks
     bundle = bundle_of(config, ranks)
 
     def room(resources: Sequence[Mapping[str, float]]) -> int:

@@ -38,7 +38,7 @@ def config_findings(
         folder: what paths in the config start from.
         called: the run is a function of this process.
     """
-    yield from _ranks_per_node(config, places)
+    yield from (_of_driver if config.drives_existing else _ranks_per_node)(config, places)
     yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
     yield from entrypoint_findings(config, places, folder)
 
@@ -66,11 +66,33 @@ def _storage_fault(folder: str) -> str | None:
     return None if usable else "is not writable"
 
 
+def _of_driver(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
+    """Options of rank groups: the driver is none."""
+    options, own = options_of(config), config.ray
+    on_head = own is not None and not (own.num_cpus or own.num_gpus or own.resources)
+    group, head = "there are no rank groups", "the driver runs on the head node"
+    remove = "remove it: there is one driver"
+    move = "write `num_cpus` and `resources` in `ray`: they are those of the driver"
+    away = "write `num_cpus: 1` in `ray`, so that it may run on another node; tasks name labels"
+    for field, used, why, hint in (
+        ("ranks_per_node", options.ranks_per_node, group, remove),
+        ("resources_per_rank", options.resources_per_rank, group, move),
+        ("labels", options.labels and on_head, head, f"{away} themselves"),
+    ):
+        if used:
+            yield Diagnostic(
+                code="backend_of_driver",
+                summary=f"`{field}` does not go with `ray.cluster: existing`: {why}",
+                place=places.get(f"backend.{field}") or places.get("backend"),
+                hint=hint,
+            )
+
+
 def _ranks_per_node(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
     ranks = options_of(config).ranks_per_node
     if has_equal_groups(config):
         return
-    fitting = ", ".join(f"`{number}`" for number in reversed(divisors(config.gpus)[:8]))
+    fitting = ", ".join(f"`{number}`" for number in reversed(divisors(config.ranks)[:8]))
     yield Diagnostic(
         code="bad_ranks_per_node",
         summary=f"`ranks_per_node: {ranks}` does not divide `gpus: {config.gpus}`",

@@ -12,6 +12,7 @@ from sgpu_decl.backends.node_tracker import tracking_findings
 from sgpu_decl.backends.ray.api.dashboard import Dashboard
 from sgpu_decl.backends.ray.api.dashboard_address import DashboardAddress, address_of
 from sgpu_decl.backends.ray.api.dashboard_connection import budgeted
+from sgpu_decl.backends.ray.cluster.bundle_counts import HEAD_RESOURCE
 from sgpu_decl.backends.ray.cluster.job_verdict import ACTIVE
 from sgpu_decl.backends.ray.clusters import ClusterAnswers, Clusters
 from sgpu_decl.backends.ray.placement import whole_cpus
@@ -21,16 +22,19 @@ from sgpu_decl.backends.ray.planning.cluster_checks import (
 )
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState, read_cluster
 from sgpu_decl.backends.ray.planning.group_shape import (
+    Fit,
     fit_of,
     has_equal_groups,
     has_shape,
     in_words,
     is_gpu_run,
     options_of,
+    scales,
 )
 from sgpu_decl.backends.ray.planning.launch_placement import placement_of
 from sgpu_decl.backends.ray.planning.ray_config_rules import config_findings, machine_findings
 from sgpu_decl.backends.ray.planning.room_checks import room_findings, room_of
+from sgpu_decl.backends.ray.planning.shortage import cluster_in_words
 from sgpu_decl.backends.remote.remote_survey import RemoteSurvey
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -96,11 +100,21 @@ class RaySurvey(RemoteSurvey):
             return None, ()  # `check` says that it never fits
         model = f", with {fit.model}" if config.type.kind is GPUType.GPU and fit.model else ""
         url = answered.dashboard.address.url
-        note = Diagnostic(
-            code="ray_placement",
-            severity=Severity.INFO,
-            summary=f"{in_words(fit, options.strategy)}{model}, on `{url}`",
-            hint="`ranks_per_node` and `strategy` in `backend` change it",
+        note = (
+            Diagnostic(
+                code="ray_driver",
+                severity=Severity.INFO,
+                summary=f"the driver runs {_of_driver(fit)}, on `{url}`, which has "
+                f"{cluster_in_words(answered.state, grows=scales(config, answered.state))}",
+                hint="`num_cpus`, `num_gpus` and `resources` in `ray` are those of the driver",
+            )
+            if config.drives_existing
+            else Diagnostic(
+                code="ray_placement",
+                severity=Severity.INFO,
+                summary=f"{in_words(fit, options.strategy)}{model}, on `{url}`",
+                hint="`ranks_per_node` and `strategy` in `backend` change it",
+            )
         )
         placement = replace(
             placement_of(config, answered.state, fit),
@@ -114,13 +128,15 @@ class RaySurvey(RemoteSurvey):
         if not has_equal_groups(config):
             return None
         try:
-            fit = fit_of(config, self._answered(config).state)
+            state = self._answered(config).state
         except BackendError:
             return None
+        fit = fit_of(config, state)
         return NodeShape(
             nodes=fit.groups,
             gpus=fit.ranks if is_gpu_run(config) else 0,
             cpus=whole_cpus(fit.bundle),
+            ray=state.ray if config.drives_existing else None,
         )
 
     def account(self, config: "RunConfig") -> PlanPlatform | None:
@@ -253,6 +269,14 @@ class _ClusterProbe(Thread):
                 code="host_unreachable",
             )
         return self._answered
+
+
+def _of_driver(fit: Fit) -> str:
+    """Where the driver runs."""
+    if HEAD_RESOURCE in fit.bundle:
+        return "on the head node"
+    amounts = [f"{amount:g} {name}" for name, amount in fit.bundle.items()]
+    return f"on a node with {', '.join(amounts)} for it"
 
 
 def running_attempts(jobs: Iterable[Mapping[str, Any]], lineage: str) -> tuple[str, ...]:

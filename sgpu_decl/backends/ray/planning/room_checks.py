@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, launches_at_once, unit_of
 from sgpu_decl.backends.ray.cluster.cluster_room import has_selected_labels
 from sgpu_decl.backends.ray.placement import RayPlacement, Strategy
 from sgpu_decl.backends.ray.planning.cluster_checks import head_limit
@@ -23,7 +23,6 @@ from sgpu_decl.backends.ray.planning.shortage import (
     amount_in_words,
     shortage_in_all,
     shortage_now,
-    unit_of,
 )
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import nearest
@@ -65,7 +64,7 @@ def _never_fits(config: "RunConfig", places: Places, state: ClusterState, fit: F
     short = shortage_in_all(config, places, state, fit)
     place = places.get(short.field) or places.get("gpus")
     if scales(config, state) and not has_shape(config, state, fit):
-        unit = unit_of(config)
+        unit = unit_of(fit.bundle)
         what = amount_in_words(config, unit, fit.bundle[unit] * fit.groups)
         return Diagnostic(
             code="ranks_per_node_missing",
@@ -139,13 +138,16 @@ def _unknown_names(
     options = options_of(config)
     grows = scales(config, state)
     known = {name for node in state.nodes for name in node.total}
-    for name in options.resources_per_rank:
+    block, asked = "backend.resources_per_rank", list(options.resources_per_rank)
+    if config.ray is not None and config.drives_existing:
+        block, asked = "ray.resources", list(config.ray.resources)
+    for name in asked:
         if name not in known:
             yield Diagnostic(
                 code="unknown_resource",
                 severity=Severity.WARNING if grows else Severity.ERROR,
                 summary=f"no node of the cluster has the resource `{name}`",
-                place=places.get(f"backend.resources_per_rank.{name}"),
+                place=places.get(f"{block}.{name}"),
                 hint=_listed(name, (item for item in known if not item.startswith("node:"))),
             )
     for name, value in options.labels.items():

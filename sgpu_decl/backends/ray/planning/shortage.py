@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, short_of
+from sgpu_decl.backends.ray.cluster.bundle_counts import bundles_in, short_of, unit_of
 from sgpu_decl.backends.ray.placement import Strategy
 from sgpu_decl.backends.ray.planning.cluster_nodes import ClusterNode, ClusterState
 from sgpu_decl.backends.ray.planning.group_shape import (
@@ -41,9 +41,9 @@ def shortage_in_all(
     """Why a run does not fit, whatever else runs there."""
     labels = options_of(config).labels
     labelled = [node for node in state.nodes if has_labels(node, labels)]
-    names = _short_of(config, fit, _total) if fit.nodes else [unit_of(config)]
+    names = _short_of(config, fit, _total) if fit.nodes else [unit_of(fit.bundle)]
     needs = _need(config, fit, names)
-    field = next((item for item in _fields(names) if item in places), "gpus")
+    field = next((item for item in _fields(config, names) if item in places), "gpus")
     models = {gpu_model(node) for node in labelled if node.gpus}
     if fit.nodes and config.type.kind is GPUType.GPU and names == ["GPU"] and len(models) > 1:
         has = f"{_whose(labels)} {_types(labelled)}"
@@ -100,17 +100,13 @@ def _free(node: ClusterNode) -> Mapping[str, float]:
     return node.free
 
 
-def unit_of(config: "RunConfig") -> str:
-    """`GPU` for a run with GPUs, else `CPU`."""
-    return "GPU" if is_gpu_run(config) else "CPU"
-
-
-def _fields(names: Sequence[str]) -> Sequence[str]:
+def _fields(config: "RunConfig", names: Sequence[str]) -> Sequence[str]:
     """The fields that ask for resources, the least usual first."""
-    return [
-        "gpus" if name == "GPU" else f"backend.resources_per_rank.{name}"
-        for name in sorted(names, key=lambda name: (name == "GPU", name == "CPU"))
-    ]
+    ordered = sorted(names, key=lambda name: (name == "GPU", name == "CPU"))
+    if config.drives_existing:
+        own = {"GPU": "ray.num_gpus", "CPU": "ray.num_cpus"}
+        return [own.get(name, f"ray.resources.{name}") for name in ordered]
+    return ["gpus" if name == "GPU" else f"backend.resources_per_rank.{name}" for name in ordered]
 
 
 def _need(config: "RunConfig", fit: Fit, names: Sequence[str]) -> str:
@@ -190,6 +186,15 @@ def _types(nodes: Sequence[ClusterNode]) -> str:
         names = _first([node.name for node in having], "")
         words.append(f"{sum(node.gpus for node in having):g} {called} ({names})")
     return ", ".join(words) or "no GPUs"
+
+
+def cluster_in_words(state: ClusterState, *, grows: bool) -> str:
+    """`3 nodes, 24 CPUs and 8 H100 (node-a, node-b)`. How far a cluster grows is in the config of
+    its autoscaler alone, which no dashboard shows."""
+    count = len(state.nodes)
+    cpus = sum(node.total.get("CPU", 0.0) for node in state.nodes)
+    words = f"{count} node{'' if count == 1 else 's'}, {cpus:g} CPUs and {_types(state.nodes)}"
+    return f"{words} now, and starts more nodes for its tasks" if grows else words
 
 
 def _called(model: str | None, nodes: Sequence[ClusterNode]) -> str:

@@ -126,7 +126,7 @@ def fill_launch_folder(
     """
     folder = area.layout.launch(request.record)
     commands = area.layout.commands(folder)
-    alone = request.config.gpus <= program.nodes(request)  # one rank on each node
+    alone = request.config.ranks <= program.nodes(request)  # one rank on each node
     with scratch_folder("launch") as scratch:
         pickles = scratch / "call"
         pickles.mkdir()
