@@ -103,6 +103,16 @@ def driver_findings(
             place=place("env"),
             hint=f"declare `ray=={there}`",
         )
+    if declared:
+        yield Diagnostic(
+            code="tasks_without_environment",
+            severity=Severity.WARNING,
+            summary="the driver has the environment of the run, and its tasks have the Python of "
+            "the nodes",
+            place=place("env"),
+            hint='name what tasks import: `ray.init(runtime_env={"uv": [...]})`; or install it on '
+            "the nodes",
+        )
     if config.env.secrets:
         names = ", ".join(f"`{name}`" for name in sorted(config.env.secrets))
         yield Diagnostic(

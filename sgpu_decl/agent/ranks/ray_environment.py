@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from sgpu_decl.agent.attempt.attempt_files import parse_object
 from sgpu_decl.agent.attempt.relocation import activated
 from sgpu_decl.agent.system.fast_stdlib import dumps
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 _OF_RANKS = frozenset(
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
      "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "REPLICA_RANK", "MASTER_ADDR", "MASTER_PORT"}
@@ -78,13 +80,14 @@ def existing_cluster(spec: Mapping[str, Any], inherited: Mapping[str, str]) -> d
     if beside and not os.path.isabs(beside):  # the working folder of tasks is the code
         path = [beside, variables.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    tasks = parse_object(inherited.get(_CONFIG, "{}").encode()) or {}
     config = {
-        "runtime_env": {"working_dir": code, "env_vars": variables},
+        "runtime_env": {**tasks.get("runtime_env", {}), "working_dir": code, "env_vars": variables},
         "metadata": {"sgpu.driver_of": f"{spec['address']}#{spec['attempt']}"},
     }
     return {
         **{name: value for name, value in inherited.items() if name.startswith("RAY_")},
-        "RAY_JOB_CONFIG_JSON_ENV_VAR": dumps(config),
+        _CONFIG: dumps(config),
         "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1",  # a `runtime_env` of the program counts, as elsewhere
         "RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "1",
         "RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES": "__pycache__",

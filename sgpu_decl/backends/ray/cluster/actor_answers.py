@@ -8,13 +8,14 @@ a second or so, and others use it, too. So what found no room is tried again.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 
 import ray
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import Any
 
 ANSWER = 0.2
@@ -32,6 +33,21 @@ class SilentNode(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"node {number} has not answered for {_SILENT:g} s")
         self.number = number
+
+
+def ready(calls: Sequence[Any], *, timeout: float, count: int = 1) -> tuple[list[Any], list[Any]]:
+    """As `ray.wait`, also of calls of this process (`own_node`), which are futures."""
+    if not isinstance(next(iter(calls), None), Future):
+        done, rest = ray.wait(list(calls), num_returns=count, timeout=timeout)
+        return done, rest
+    until = ALL_COMPLETED if count == len(calls) else FIRST_COMPLETED
+    done = wait(calls, timeout, until).done
+    return [call for call in calls if call in done], [call for call in calls if call not in done]
+
+
+def value(call: Any) -> Any:
+    """What an actor, or a call of this process, has answered. Raises RayError."""
+    return call.result() if isinstance(call, Future) else ray.get(call)
 
 
 def stored(data: bytes) -> Generator[None, None, Any]:
@@ -53,11 +69,11 @@ def answers(calls: Mapping[int, Any]) -> Generator[None, None, dict[int, Any]]:
     other things meanwhile. Raises RayError, SilentNode."""
     every = list(calls.values())
     deadline = time.monotonic() + _SILENT
-    while pending := ray.wait(every, num_returns=len(every), timeout=ANSWER)[1]:
+    while pending := ready(every, count=len(every), timeout=ANSWER)[1]:
         if time.monotonic() > deadline:
             raise SilentNode(next(node for node, call in calls.items() if call in pending))
         yield
-    return dict(zip(calls, ray.get(every), strict=True))
+    return dict(zip(calls, map(value, every), strict=True))
 
 
 def answer(node: int, call: Any) -> Generator[None, None, Any]:

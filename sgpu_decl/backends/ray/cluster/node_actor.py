@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shlex
 import shutil
@@ -92,7 +93,7 @@ class NodeStarter(NodeFiles):
         try:
             with self._guard:
                 if not self._stopped:
-                    leading = _leading_here() if start["joins"] else {}
+                    leading = _leading_here(start["python"]) if start["joins"] else {}
                     self._pid = self._spawn(
                         python, start["arguments"], {**leading, **variables}, secrets, log
                     )
@@ -236,16 +237,21 @@ def _environment(python: str, run: str) -> dict[str, str]:
     }
 
 
-def _leading_here() -> dict[str, str]:
+def _leading_here(python: str | None) -> dict[str, str]:
     """The variables by which a driver joins this cluster: what Ray leaves of its own in the
     entrypoint of a job (`remove_ray_internal_flags_from_env` in `ray/_private/utils.py`), such as
-    the token and TLS, and the address."""
+    the token and TLS, the address, and the Python of tasks if it is not the one of Ray."""
+    tasks = {} if python is None else {"py_executable": python}
     kept = {
         name: value
         for name, value in os.environ.items()
         if name.startswith("RAY_") and name not in _OF_WORKER
     }
-    return {**kept, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    return {
+        **kept,
+        "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": tasks}),
+    }
 
 
 def _python_folder(python: str, run: str) -> str:
@@ -276,10 +282,16 @@ def _run_folder(agent: bytes) -> str:
 
 
 def _add_packages(archive: str) -> None:
-    """Let this process import the agent from its archive."""
+    """Let this process import the agent from its archive, and what a driver has imported of it
+    before, from another one that is gone."""
     for name in ("sgpu_decl", "sgpu_decl.agent"):
         package = sys.modules.setdefault(name, type(sys)(name))
         package.__path__ = [archive]
+    for name, module in list(sys.modules.items()):
+        _, root, below = name.partition("sgpu_decl.")
+        if root and below.startswith(("agent.", "content")) and hasattr(module, "__path__"):
+            folders = below.removeprefix("agent.").split(".")
+            module.__path__ = [os.path.join(archive, *folders)]
 
 
 def _sweep(above: str) -> None:

@@ -16,7 +16,7 @@ from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.system.fast_stdlib import signal_name
 from sgpu_decl.backends.ray.cluster import content_limit, node_actor, node_files, node_folder
-from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode
+from sgpu_decl.backends.ray.cluster.actor_answers import NO_ROOM, SilentNode, ready, value
 from sgpu_decl.backends.ray.cluster.actor_connections import ActorConnections
 from sgpu_decl.backends.ray.cluster.node_actor import NodeActor
 
@@ -127,10 +127,16 @@ class Nodes:
     def wait(self, seconds: float) -> list[LostNode]:
         """Wait until a node program ends, at most that long, and take a piece of what those left
         that have ended; return the nodes that are lost."""
+        ended: list[Any] = []
         lost: list[LostNode] = []
-        for number, answer in self._ended(0.0 if self.collecting else seconds):
-            if isinstance(answer, RayError):
-                lost.append(_loss(number, self.places[number], answer))
+        if self._runs:
+            ended, _ = ready(list(self._runs), timeout=0 if self.collecting else seconds)
+        for run in ended:
+            number = self._runs.pop(run)
+            try:
+                answer = value(run)
+            except RayError as error:
+                lost.append(_loss(number, self.places[number], error))
                 continue
             if self._sent is not None:
                 self._collections[number] = self._sent.collect(number)
@@ -143,17 +149,6 @@ class Nodes:
         for number in list(self._collections):
             lost += self._collect_piece(number)
         return lost
-
-    def _ended(self, seconds: float) -> Iterator[tuple[int, dict[str, Any] | RayError]]:
-        """The nodes whose node program has ended, each with what `NodeActor.run` returned, or the
-        error of Ray. Waits at most so long for one."""
-        ended = ray.wait(list(self._runs), timeout=seconds)[0] if self._runs else []
-        for run in ended:
-            number = self._runs.pop(run)
-            try:
-                yield number, ray.get(run)
-            except RayError as error:
-                yield number, error
 
     def _lost_actor(self, number: int) -> LostNode | None:  # noqa: ARG002
         """The loss of an actor whose node program was killed; None if the actor is alive."""
@@ -200,12 +195,11 @@ class Nodes:
         if self._pending_status is None:
             self._pending_status = self._actors[0].agent_status.remote()
             return None
-        ready, _ = ray.wait([self._pending_status], timeout=0)
-        if not ready:
+        if not ready([self._pending_status], timeout=0)[0]:
             return None
         pending, self._pending_status = self._pending_status, None
         try:
-            answer: dict[str, Any] | None = ray.get(pending)
+            answer: dict[str, Any] | None = value(pending)
         except RayError:
             return None
         return answer
@@ -220,7 +214,7 @@ class Nodes:
         what was sent there; later actors delete the rest."""
         if self._unused:
             discards = [actor.discard.remote() for actor in self._actors]
-            ray.wait(discards, num_returns=len(discards), timeout=patience)
+            ready(discards, count=len(discards), timeout=patience)
 
 
 class NodeGroup(Nodes):

@@ -14,7 +14,7 @@ import threading
 import time
 from functools import partial
 
-import ray
+from ray.exceptions import RayError
 
 from sgpu_decl.agent.attempt import attempt_files
 from sgpu_decl.agent.attempt.monitor_files import MONITOR
@@ -32,7 +32,9 @@ from sgpu_decl.backends.ray.cluster.actor_answers import (
     answer,
     answers,
     large_answer,
+    ready,
     stored,
+    value,
 )  # fmt: skip
 from sgpu_decl.backends.ray.cluster.content_check import damaged_content
 from sgpu_decl.backends.ray.cluster.content_limit import NEEDED, use
@@ -229,17 +231,17 @@ class SentFiles:
                 if node not in self._reads and node not in self._collected:
                     self._reads[node] = actor.new_lines.remote(last=False)
             nodes = {read: node for node, read in self._reads.items()}
-            ready, _ = ray.wait(list(nodes), num_returns=len(nodes), timeout=ANSWER)
+            came, _ = ready(list(nodes), count=len(nodes), timeout=ANSWER)
             longest = 0
-            for read in ready:
+            for read in came:
                 del self._reads[nodes[read]]
                 try:
-                    lines = ray.get(read)
+                    lines = value(read)
                 except NO_ROOM:
                     again = self._actors[nodes[read]].new_lines.remote(last=False, again=True)
                     self._reads[nodes[read]] = again
                     continue
-                except ray.exceptions.RayError:
+                except RayError:
                     continue  # the node is lost, which is seen elsewhere
                 self._write(nodes[read], lines)
                 longest = max(longest, len(lines))
@@ -255,10 +257,10 @@ class SentFiles:
         if self._seen is None and time.monotonic() >= self._look_due:
             self._look_due = time.monotonic() + _LOOK
             self._seen = self._actors[0].read_whole.remote([name])
-        elif self._seen is not None and ray.wait([self._seen], timeout=0)[0]:
+        elif self._seen is not None and ready([self._seen], timeout=0)[0]:
             seen, self._seen = self._seen, None
-            with contextlib.suppress(ray.exceptions.RayError, *NO_ROOM, OSError):
-                (content,) = ray.get(seen)
+            with contextlib.suppress(RayError, *NO_ROOM, OSError):
+                (content,) = value(seen)
                 with self._new_file(name) as file:
                     file.write(content)
 
