@@ -56,7 +56,7 @@ def hold(gate):
     return start
 """
 TRAINERS = """\
-import os
+import pathlib
 
 def data(folder):
     import ray
@@ -89,6 +89,8 @@ def train(config):
 
     total = torch.ones(1)
     distributed.all_reduce(total)
+    if distributed.get_rank() == 0:
+        pathlib.Path(config["folder"], "world").write_text(str(int(total)))
     ray.train.report({"world": int(total)})
 
 def trained(folder):
@@ -99,11 +101,13 @@ def trained(folder):
     ray.init()
     trainer = TorchTrainer(
         train,
+        train_loop_config={"folder": folder},
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(storage_path=folder),
         torch_config=TorchConfig(backend="gloo"),
     )
-    return trainer.fit().metrics["world"]
+    trainer.fit()
+    return int(pathlib.Path(folder, "world").read_text())
 """
 
 
@@ -247,6 +251,7 @@ def test_a_driver_that_is_killed_starts_again_with_new_actors(run: ClusterRun) -
 
 
 @pytest.mark.expensive
+@NEWEST_CLUSTER
 @pytest.mark.parametrize(("function", "value"), [("data", 9900), ("tuned", 2), ("trained", 2)])
 def test_a_program_of_a_library_of_ray_runs_there_and_here(
     cluster: RayCluster, tmp_path: Path, function: str, value: int
