@@ -61,9 +61,9 @@ def contradictions(run: ComparedFields) -> tuple[Diagnostic, ...]:
             Diagnostic(
                 path=("gpus",),
                 code="out_of_range",
-                summary="`gpus` must be at least 1, not 0",
-                hint="`type: CPU` is for ranks without GPUs; 0 is for the driver of a Ray cluster "
-                "that is there, `ray: {cluster: existing}`",
+                summary="`gpus` must be at least 1, not `0`",
+                hint="`type: CPU` is for ranks without GPUs; `gpus: 0` is for the driver of a Ray "
+                "cluster that is there, `ray: {cluster: existing}`",
             )
         )
     if run.entrypoint and run.command:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, create_model
 from pydantic.fields import FieldInfo
 
-from sgpu_decl.config.block import Block, Flag, Name
+from sgpu_decl.config.block import Block, Flag, Name, Positive
 from sgpu_decl.config.env import EnvironmentBlock
 from sgpu_decl.config.job import Job, RunAs
 from sgpu_decl.config.other_tool_keys import PRESET_KEYS, PROJECT_KEYS
@@ -83,6 +83,8 @@ _FIELDS: dict[str, Any] = {
     for name, info in RunConfig.model_fields.items()
     if name not in DECIDED
 }
+
+_FIELDS["gpus"] = (Positive | None, _FIELDS["gpus"][1])  # 0 is for a driver that a file declares
 
 Functions = create_model(
     "Functions",

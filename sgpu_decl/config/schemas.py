@@ -37,6 +37,16 @@ _REFERENCE: Schema = {
     "pattern": r"\$\{",
     "description": "A reference, such as `${var.gpus}`.",
 }
+_GPUS_IF_NOT_A_DRIVER: Schema = {
+    "if": {
+        "properties": {"gpus": {"const": 0, "description": "Of a driver."}},
+        "required": ["gpus"],
+    },
+    "then": {
+        "properties": {"ray": {"type": "object", "description": "Which cluster."}},
+        "required": ["ray"],
+    },
+}
 _VARIABLE: Schema = {
     "description": "A variable: its default, or a mapping with a default. A variable without a "
     "default needs `--var`.",
@@ -158,6 +168,8 @@ def _of_file(model: type[BaseModel], name: str, title: str) -> Schema:
                 "description": described,
                 "anyOf": [part, {"type": "null"}],
             }
+    if model is RunConfig:
+        root |= _GPUS_IF_NOT_A_DRIVER
     variables = {
         "type": "object",
         "description": VARIABLES,

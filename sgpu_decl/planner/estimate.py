@@ -21,8 +21,9 @@ class Spending:
         if change.launch is None or change.action not in (Action.CREATE, Action.REPLACE):
             return
         spec = change.launch.inputs.spec.fields
-        self._used_gpus = self._used_gpus or gpus_of(spec) != 0
-        self._hours.append(worst_hours(spec))
+        hours = worst_hours(spec)
+        self._used_gpus = self._used_gpus or hours != 0
+        self._hours.append(hours)
 
     def estimate(self) -> Estimate:
         known = [amount for amount in self._hours if amount is not None]
@@ -40,7 +41,10 @@ def gpus_of(spec: Mapping[str, Json]) -> int:
 
 def worst_hours(spec: Mapping[str, Json]) -> float | None:
     """Return the GPU hours of a launch that takes all the time it may, as often as it may; None
-    where no timeout says."""
+    where no timeout says, and of a driver that asks a Ray cluster for GPUs itself."""
+    ray = spec.get("ray")
+    if isinstance(ray, Mapping) and ray.get("cluster") is not None:
+        return None
     gpus = gpus_of(spec)
     if gpus == 0:
         return 0.0

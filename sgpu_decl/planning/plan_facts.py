@@ -412,21 +412,13 @@ class _FactReader:
         config, backend = run.config, self._backend(run.config)
         if config.ray is None:
             return None
-        from sgpu_decl.planning.ray_facts import (
-            driver_findings,
-            ray_cluster,
-            ray_findings,
-            ray_packages,
-        )
+        from sgpu_decl.planning.ray_facts import ray_facts, ray_packages
 
         shape = backend.nodes(config) if backend is not None else None
         packages = ray_packages(config, installed, self._folder)
         place = partial(place_of, run.places)
-        if config.drives_existing:
-            self.findings += driver_findings(config, place, shape=shape, packages=packages)
-            return None
-        cluster = ray_cluster(config.ray, shape, packages)
-        self.findings += ray_findings(config.ray, place, shape=shape, packages=packages)
+        cluster, findings = ray_facts(config, config.ray, place, shape=shape, packages=packages)
+        self.findings += findings
         return cluster
 
     def _backend(self, config: "RunConfig") -> Survey | None:

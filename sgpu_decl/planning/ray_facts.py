@@ -63,6 +63,22 @@ def ray_packages(config: "RunConfig", installed: PackageList | None, folder: Pat
     return RayPackages(versions=dict(packages), complete=complete)
 
 
+def ray_facts(
+    config: "RunConfig",
+    ray: "Ray",
+    place: Callable[[str], Place | None],
+    *,
+    shape: NodeShape | None,
+    packages: RayPackages,
+) -> tuple[RaySize | None, Iterator[Diagnostic]]:
+    """Return the cluster that a run with `ray` starts, if it starts one, and what stands in the way
+    of its driver; `place` gives that of a dotted field path."""
+    if config.drives_existing:
+        return None, driver_findings(config, place, shape=shape, packages=packages)
+    findings = ray_findings(ray, place, shape=shape, packages=packages)
+    return ray_cluster(ray, shape, packages), findings
+
+
 def ray_cluster(ray: "Ray", shape: NodeShape | None, packages: RayPackages) -> RaySize:
     """Return the cluster that a run would get; `shape` is that of its nodes, if it is known."""
     store = ray.object_store_memory.bytes if ray.object_store_memory is not None else None
