@@ -365,7 +365,7 @@ def estimate_words(estimate: Estimate) -> str:
     worst = estimate.gpu_hours_worst
     if worst == 0 and estimate.gpu_hours_expected == 0:
         return "no GPU hours"
-    gpu = "GPU hours unknown without a `timeout`"
+    gpu = "GPU hours unknown: not every launch has a `timeout` and a number of GPUs"
     if worst is not None:
         gpu = f"at most {hours(worst)} GPU hours"
     if estimate.cost_worst is None:
