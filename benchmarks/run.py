@@ -310,9 +310,11 @@ def main() -> int:
             from ray_launches import ray_launches
             from ray_logs import ray_logs
             from ray_plans import ray_plans
+            from ray_programs import ray_programs
 
             rows += [ray_plans(scratch), ray_clusters(scratch)]
             rows += [ray_launches(scratch), ray_logs(scratch), ray_content(scratch)]
+            rows.append(ray_programs(scratch))
         for part in rows:
             for row in part:
                 _show(row)

@@ -35,7 +35,9 @@ def actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Actor]:
 
 def refused(actor: Actor, **start: Any) -> tuple[str, str]:
     """The class and the reason."""
-    answer = actor.run({"log": None, "python": None, "arguments": [], **start}, {}, {})
+    answer = actor.run(
+        {"log": None, "python": None, "joins": False, "arguments": [], **start}, {}, {}
+    )
     failure, reason = answer["refused"]
     return failure, reason
 

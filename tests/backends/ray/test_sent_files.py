@@ -183,8 +183,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     same = SimpleNamespace(
         get=lambda answer: answer, put=lambda data: data, wait=lambda calls, **_: (calls, [])
     )
-    for module in ("sent_files", "actor_answers"):
-        monkeypatch.setattr(f"sgpu_decl.backends.ray.cluster.{module}.ray", same)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers.ray", same)
     return Node(NodeFiles(str(tmp_path / "node/run"), 0))
 
 
@@ -365,7 +364,7 @@ def test_what_finds_no_room_in_the_object_store_is_sent_again(
     assert not full
 
     full.append(OutOfDiskError())
-    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.sent_files.ray.get", with_room)
+    monkeypatch.setattr("sgpu_decl.backends.ray.cluster.actor_answers.ray.get", with_room)
     assert not head.files.take_lines()
     assert head.files.take_lines()
     assert (tmp_path / "logs/0/0.log").read_bytes() == b"a line\n"
