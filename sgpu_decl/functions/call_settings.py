@@ -64,6 +64,8 @@ class Settings:
     def run_fields(self) -> dict[str, Json]:
         """The settings as fields of a run."""
         fields: dict[str, Json] = {}
+        if self.ray is not None and self.ray.get("cluster") is not None:
+            fields |= {"gpus": 0, "type": GPUType.CPU.name}  # the function asks Ray for GPUs
         if self.gpus is not None:
             fields["gpus"] = self.gpus
         if self.gpu_type is not None:

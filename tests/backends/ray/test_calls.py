@@ -84,3 +84,22 @@ def test_a_driver_has_a_cluster_of_its_own_there() -> None:
         return ray.get([task.remote(number) for number in numbers]), len(ray.nodes())
 
     assert squares.distributed([1, 2, 3]) == ([1, 4, 9], 2)
+
+
+@NEWEST_CLUSTER
+@pytest.mark.expensive
+@pytest.mark.usefixtures("project")
+def test_a_driver_of_the_existing_cluster_is_a_call() -> None:
+    @ray_launch(remote=True, ray={"cluster": "existing"})
+    def squares(numbers: list[int]) -> tuple[list[int], int]:
+        import ray
+
+        ray.init()
+
+        def square(number: int) -> int:
+            return number * number
+
+        task: Any = ray.remote(square)
+        return ray.get([task.remote(number) for number in numbers]), len(ray.nodes())
+
+    assert squares.distributed([1, 2, 3]) == ([1, 4, 9], 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sgpu_decl.agent.system.processes import start_time
-from sgpu_decl.testing.ray_cluster import RayCluster
+from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
 from tests.backends.ray.cluster_run import ClusterRun, assert_gone, authentication, cause
 from tests.ray_versions import NEWEST_CLUSTER
 from tests.support import until
@@ -55,6 +55,27 @@ def hold(gate):
         time.sleep(0.01)
     return start
 """
+HOLDER = """\
+import sys
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+ray.init(address=sys.argv[1], log_to_driver=False)
+
+@ray.remote(num_cpus=3)
+class Holder:
+    def hold(self):
+        pass
+
+(head,) = [node for node in ray.nodes() if "node:__internal_head__" in node["Resources"]]
+there = NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
+holder = Holder.options(scheduling_strategy=there).remote()
+ray.get(holder.hold.remote())
+print("ready", flush=True)
+sys.stdin.read()
+"""
+"""It has 3 CPUs of the head while it runs."""
 TRAINERS = """\
 import pathlib
 
@@ -187,6 +208,39 @@ def test_a_driver_that_never_fits_is_refused(run: ClusterRun) -> None:
     (finding,) = [check for check in answer.data["checks"] if check["severity"] == "error"]
     assert finding["id"] == "never_fits"
     assert finding["summary"].startswith("needs 1 node with 9 CPUs; ")
+
+
+@pytest.mark.expensive
+def test_a_driver_whose_node_is_lost_starts_again_on_another(
+    ray_python: str, tmp_path: Path
+) -> None:
+    with ray_cluster(nodes=2, cpus=4, python=ray_python) as cluster:
+        run = made(cluster, tmp_path)
+        with subprocess.Popen(
+            [ray_python, "-c", HOLDER, cluster.address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, **authentication(cluster)},
+        ) as holder:  # fmt: skip
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"ready\n"
+            declare(
+                run, "program.py:hold", args={"gate": str(run.bench.gate)},
+                retry={"max": 1, "on": ["infra"], "backoff": "0s"},
+                ray={"cluster": "existing", "num_cpus": 2},
+            )  # fmt: skip
+            run.bench.launched()
+            processes = held(run)
+            assert [*processes][-1] in cluster._processes(1)
+
+            cluster.kill_node(1)
+            until(lambda: len(cluster._alive()) == 1)  # until then Ray starts actors there
+            holder.kill()
+
+        held(run, 1)
+        (run.bench.gate / "go").touch()
+        ended = run.bench.ended()
+        assert (ended["state"], ended["restart"]) == ("succeeded", 1)
+        assert_gone(processes)
 
 
 @pytest.mark.expensive

@@ -75,7 +75,7 @@ def _of_driver(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:
     move = "write `num_cpus` and `resources` in `ray`: they are those of the driver"
     away = "write `num_cpus: 1` in `ray`, so that it may run on another node; tasks name labels"
     for field, used, why, hint in (
-        ("ranks_per_node", options.ranks_per_node, group, remove),
+        ("ranks_per_node", (options.ranks_per_node or 1) > 1, group, remove),
         ("resources_per_rank", options.resources_per_rank, group, move),
         ("labels", options.labels and on_head, head, f"{away} themselves"),
     ):
