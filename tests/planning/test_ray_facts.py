@@ -12,7 +12,13 @@ from sgpu_decl.config.run import RunConfig
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.model.environment import Package, PackageList
 from sgpu_decl.model.ray_size import NodeShape, RaySize
-from sgpu_decl.planning.ray_facts import RayPackages, ray_cluster, ray_findings, ray_packages
+from sgpu_decl.planning.ray_facts import (
+    RayPackages,
+    driver_findings,
+    ray_cluster,
+    ray_findings,
+    ray_packages,
+)
 
 WHOLE = dict.fromkeys(("aiohttp", "aiohttp-cors", "opencensus", "prometheus-client"), "1.0")
 TWO_NODES = NodeShape(nodes=2, gpus=4)
@@ -234,3 +240,32 @@ def test_what_the_platform_installs_on_a_base_is_known_as_far_as_it_is_declared(
     assert (packages.ray, packages.complete) == (version, complete)
     missing = "ray_missing" in {one for one, _ in findings(packages)}
     assert missing == (version is None and complete)
+
+
+THERE = NodeShape(nodes=1, gpus=0, ray="2.60.0")
+DECLARED = {"dependencies": ["ray"]}
+
+
+@pytest.mark.parametrize(
+    ("env", "found", "shape", "expected"),
+    [
+        ({}, packages(None), THERE, []),  # the program has the Ray of the nodes
+        ({}, packages("2.49.1"), THERE, []),
+        (DECLARED, packages("2.60.0"), THERE, ["tasks_without_environment"]),
+        (DECLARED, packages("2.49.1"), THERE, ["ray_differs", "tasks_without_environment"]),
+        (DECLARED, packages("2.49.1"), None, ["tasks_without_environment"]),
+        (DECLARED, packages(None), THERE, ["ray_missing", "tasks_without_environment"]),
+        (DECLARED, packages(None, complete=False), THERE, ["tasks_without_environment"]),
+        ({"secrets": {"TOKEN": "env:TOKEN"}}, packages(None), THERE, ["secrets_of_driver"]),
+    ],
+)
+def test_what_a_driver_of_an_existing_cluster_needs(
+    env: dict[str, object], found: RayPackages, shape: NodeShape | None, expected: list[str]
+) -> None:
+    run = {"name": "a", "gpus": 0, "type": "CPU", "command": ["x"], "env": env}
+    run |= {"ray": {"cluster": "existing"}, "backend": {"kind": "ray"}}
+    config = RunConfig.model_validate(run)
+    findings = driver_findings(
+        config, lambda _: Place("run.yaml", 5, 1), shape=shape, packages=found
+    )
+    assert [finding.code for finding in findings] == expected

@@ -868,3 +868,44 @@ def test_a_plan_names_the_cluster_in_its_first_line(cluster: Answers, planned: P
     (platform,) = plan.platforms
     assert (platform.backend, platform.host, platform.user) == ("ray", cluster.url, None)
     assert render(plan, now=plan.created_at).splitlines()[0] == f"On ray: {cluster.url}"
+
+
+DRIVER = "ray: {cluster: existing%s}\n"
+
+
+def test_a_plan_says_where_a_driver_runs_and_what_its_cluster_has(planned: Planned) -> None:
+    plan = planned(0, kind="CPU", more=DRIVER % "")
+    assert checks(plan)["ray_driver"].summary.startswith(
+        f"the driver runs on the head node, on `{placement(plan).address}`, which has 2 nodes, "
+        "7 CPUs and 12 H100 ("
+    )
+    assert placement(plan).bundle == {"node:__internal_head__": 0.001}
+    assert plan.estimate.gpu_hours_worst is None
+    grows = planned(0, kind="CPU", backend="  autoscaling: true\n", more=DRIVER % "")
+    assert checks(grows)["ray_driver"].summary.endswith("now, and starts more nodes for its tasks")
+    asks = planned(0, kind="H100", more=DRIVER % ", num_cpus: 1, num_gpus: 1")
+    assert placement(asks).bundle["GPU"] == 1
+    assert placement(asks).labels == {"ray.io/accelerator-type": "H100"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "fields"),
+    [
+        ("  ranks_per_node: 4\n", "`ranks_per_node`"),
+        ("  resources_per_rank: {CPU: 2}\n", "`resources_per_rank`"),
+        ("  labels: {market: spot}\n", "`labels`"),
+    ],
+)
+def test_options_of_rank_groups_do_not_go_with_a_driver(
+    planned: Planned, backend: str, fields: str
+) -> None:
+    found = checks(planned(0, kind="CPU", backend=backend, more=DRIVER % ""))
+    assert found["backend_of_driver"].summary.startswith(fields)
+    assert found["backend_of_driver"].place is not None
+
+
+def test_a_driver_that_fits_nowhere_names_its_field(planned: Planned) -> None:
+    found = checks(planned(0, kind="CPU", more=DRIVER % ", resources: {disk: 3}"))
+    assert found["unknown_resource"].place is not None
+    found = checks(planned(0, kind="CPU", more=DRIVER % ", num_cpus: 5"))
+    assert found["never_fits"].summary.startswith("needs 1 node with 5 CPUs")
