@@ -44,7 +44,11 @@ ray.init()
 double = ray.remote(lambda number: 2 * number)
 print(sum(ray.get([double.remote(number) for number in range(10)])))
 """
-RANKS = f"""{TORCH}
+RANKS = f"""\
+import torch
+from torch import distributed
+
+{TORCH}
 if __name__ == "__main__":
     import sys
 
