@@ -26,6 +26,7 @@ ALLOWED = {
     "distribution.py": "`databricks` is an extra of the distribution",
     "planner/policy.py": RAY,
     "planner/launch_checks.py": RAY,
+    "planner/estimate.py": RAY,
     "planning/ray_facts.py": RAY,
     "code/ray_calls.py": "the name of a package",
     "config/cross_field.py": RAY,

@@ -15,7 +15,7 @@ LINES = {
     "agent": 18_900,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 28_500,
+    "backends": 28_600,
     "cli": 7_350,
     "bundles": 900,
     "code": 5_550,
