@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
-from sgpu_decl.model.job import JobLaunch, TaskLaunch
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.job import ONE, TASKS, JobLaunch, TaskLaunch
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.run_outputs import references
 
 if TYPE_CHECKING:
     from sgpu_decl.config.job import Job
@@ -114,11 +116,17 @@ class JobBackend(JobDescriber, Protocol):
         """The newest launch of a job; None where it was never launched, or is none."""
 
     def start(
-        self, job_id: str, parameters: Mapping[str, str], tasks: Sequence[str], token: str
+        self,
+        job_id: str,
+        applied: AppliedJob,
+        parameters: Mapping[str, str],
+        tasks: Sequence[str],
+        token: str,
     ) -> str:
         """Launch a job now, once for each token, and return the id of the launch.
 
         Args:
+            applied: the job, for a backend that starts its tasks itself.
             parameters: values in the place of the defaults.
             tasks: those that run; all where none is named.
 
@@ -171,3 +179,16 @@ class JobBackend(JobDescriber, Protocol):
 
     def url(self, job_id: str) -> str:
         """Where a person looks at it."""
+
+
+def refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:
+    """Refuse a run that reads the output of another one: an apply says which attempt that is, and
+    not each launch of the job."""
+    for task, request in requests.items():
+        for name in sorted(references(request.inputs.spec.text)):
+            raise BackendError(
+                f"a job does not know which output `${{run.{name}.output}}` is",
+                hint=f"let `{name}` write to a volume or a folder, and name its path in the run",
+                code="run_refused",
+                field="after" if task == ONE else f"{TASKS}.{task}.run",
+            )

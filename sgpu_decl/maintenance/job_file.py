@@ -6,7 +6,7 @@ from pathlib import Path
 from sgpu_decl.config.backend import read_backend
 from sgpu_decl.errors import NotFound, SgpuError, Usage
 from sgpu_decl.model.address import NAME
-from sgpu_decl.model.backend_kinds import only_kind
+from sgpu_decl.model.backend_kinds import job_platform
 from sgpu_decl.planning.project import Project
 
 
@@ -23,7 +23,7 @@ def write_job(
             hint="it is the number at the end of the job's URL",
             code="bad_id",
         )
-    block = read_backend(only_kind("keeps notebooks", lambda kind: kind.jobs).name)
+    block = read_backend(job_platform().name)
     backend = project.job_backend(block)
     document = backend.read(job_id)
     if document is None:

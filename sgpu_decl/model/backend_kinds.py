@@ -31,6 +31,7 @@ __all__ = [
     "bases_of",
     "capabilities_of",
     "is_remote",
+    "job_platform",
     "job_rules",
     "kind_named",
     "may_have_base",
@@ -196,6 +197,15 @@ def job_rules(name: str) -> "JobRules":
     except BackendError:
         rules_of = None
     return rules_of() if rules_of is not None else JobRules()
+
+
+def job_platform() -> BackendKind:
+    """The kind that keeps the jobs which name none, and launch no run that names one.
+
+    Raises:
+        BackendError: there is not one, but several.
+    """
+    return only_kind("keeps notebooks", lambda kind: kind.jobs and kind.capabilities.remote)
 
 
 def only_kind(does: str, fits: Callable[[BackendKind], object]) -> BackendKind:

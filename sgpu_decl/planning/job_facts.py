@@ -10,8 +10,8 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, has_errors
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
-from sgpu_decl.model.address import Address
-from sgpu_decl.model.backend_kinds import job_rules, kind_named, only_kind
+from sgpu_decl.model.address import Address, Kind
+from sgpu_decl.model.backend_kinds import job_platform, job_rules, kind_named
 from sgpu_decl.model.desired import DesiredRun
 from sgpu_decl.model.job import KIND, ONE, RUN, TASKS, DesiredJob, ObservedJob, handle_of
 from sgpu_decl.model.jsonable import NO_FIELDS, Json, Spec
@@ -81,7 +81,7 @@ class DeclaredJobs:
         for run in job.config.launched_runs:
             if run in self.backends:
                 return self.backends[run]
-        return read_backend(only_kind("keeps notebooks", lambda kind: kind.jobs).name)
+        return read_backend(job_platform().name)
 
 
 def desire(
@@ -206,7 +206,9 @@ def _desired(
     if rules_of is None:
         return replace(bare, findings=(_keeps_none(job, backend),))
     launches = _launches(declared, job)
-    ours: dict[str, Json] = {"backend": backend.model_dump(mode="json", exclude_defaults=True)}
+    ours: dict[str, Json] = {}
+    if block := backend.model_dump(mode="json", exclude_defaults=True):
+        ours["backend"] = block
     if lifecycle := config.lifecycle.model_dump(mode="json", exclude_defaults=True):
         ours["lifecycle"] = lifecycle
     if config.notify is not None:
@@ -229,10 +231,11 @@ def _desired(
     try:
         description, spec = described(launches)
         kept = tuple(described(one)[1] for one in _with_earlier_code(launches, resource))
-        findings = tuple(
+        found = (
             replace(one, place=place_of(job.places, ".".join(one.path)) or job.place, path=())
             for one in job_backends(backend).findings(config)
         )
+        findings = (*_runs_elsewhere(job, launches, backend), *found)
     except BackendError as error:
         if error.field is None:
             raise
@@ -322,6 +325,23 @@ def _keeps_none(job: "LoadedJob", backend: "BackendOptions") -> Diagnostic:
         f"`targets: {{NAME: {{jobs: {{{job.address.name}: …}}}}}}`; or leave it out with "
         f"`--exclude {job.address}`. `sgpu dev workspace` runs jobs on this machine",
     )
+
+
+def _runs_elsewhere(
+    job: LoadedJob, launches: Mapping[str, DesiredRun], backend: "BackendOptions"
+) -> Iterator[Diagnostic]:
+    """A job launches its runs where it is kept: those that are planned for another backend were
+    checked against that."""
+    for task, run in launches.items():
+        if run.address.kind is Kind.RUN and run.backend != backend.kind:
+            path = RUN if task == ONE else f"{TASKS}.{task}.{RUN}"
+            yield Diagnostic(
+                code="run_refused",
+                summary=f"`{run.address}` has the backend `{run.backend}`, and the job that "
+                f"launches it `{backend.kind}`",
+                place=job.places.get(path, job.place),
+                hint=f"give both the same `backend` in this target, or leave out `{run.address}`",
+            )
 
 
 def _mistake(job: LoadedJob, error: BackendError, field: str) -> Diagnostic:

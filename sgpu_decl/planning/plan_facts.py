@@ -17,7 +17,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic, in_order
 from sgpu_decl.environments.interpreters import has_package
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.address import Address, cell_positions
-from sgpu_decl.model.backend_kinds import is_remote, only_kind
+from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.desired import CodeFacts, DesiredRun, Interpreter, Placement, Rename
 from sgpu_decl.model.environment import DesiredEnvironment, PackageList
 from sgpu_decl.model.job import ONE
@@ -127,11 +127,12 @@ def gather(
             by_address.setdefault(run.address, reader.desired_run(run, cell, jobs))
         else:
             others.append((run, cell, jobs))
+    declared = DeclaredJobs.of(loaded, project.owner or "")
     files = {
         address: one
         for job in loaded.jobs
         if planned(job.address)
-        for address, one in reader.task_files(job)
+        for address, one in reader.task_files(job, str(declared.backend_of(job).kind))
     }
     # What runs have in common is looked at once, for the first.
     findings = (*of_platforms, *reader.all_findings)
@@ -302,8 +303,9 @@ class _FactReader:
             findings=self._dispute(run.address),
         )
 
-    def task_files(self, job: "LoadedJob") -> Iterator[tuple[Address, DesiredRun]]:
-        """The files of the repository that are tasks of a job, as if they were runs."""
+    def task_files(self, job: "LoadedJob", backend: str) -> Iterator[tuple[Address, DesiredRun]]:
+        """The files of the repository that are tasks of a job, as if they were runs. `backend` is
+        the kind that keeps the job."""
         if not job.config.tasks:
             return
         from sgpu_decl.planning.task_files import (
@@ -319,7 +321,7 @@ class _FactReader:
                 continue
             self.findings += file_findings(job, key, task, self._folder)
             address = replace(job.address, key=key)
-            backend, code = only_kind("keeps notebooks", lambda kind: kind.jobs).name, None
+            code = None
             spec = notebook_spec(task, self._folder) if task.python is None else script_spec(task)
             if task.python is not None:
                 run = script_run(job, key, task, backend)

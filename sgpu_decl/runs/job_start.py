@@ -61,6 +61,7 @@ def start_job(
         "parameters": dict(parameters),
         "tasks": sorted(tasks),
     }
+    applied = applied_job(job, project.believed().lineage)
     last = backend.last(handle.id)
     file = project.state_dir / _FOLDER / f"{job.address.name}.json"
     open_token = _token_of(file, asked)
@@ -69,13 +70,13 @@ def start_job(
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, canonical({**asked, "token": token}).encode())
     try:
-        launch_id = backend.start(handle.id, parameters, tasks, token)
+        launch_id = backend.start(handle.id, applied, parameters, tasks, token)
     except OutcomeUnknown:
         raise  # the file stays: the next call finds the launch
     except SgpuError:
         file.unlink(missing_ok=True)
         raise
-    launch, started = backend.launch(launch_id, applied_job(job, project.believed().lineage))
+    launch, started = backend.launch(launch_id, applied)
     file.unlink(missing_ok=True)
     active = last is not None and last.state.active and last.id != launch.id
     return StartedJob(

@@ -15,11 +15,10 @@ from sgpu_decl.backends.databricks.jobs.job_findings import settings_findings
 from sgpu_decl.backends.databricks.jobs.job_folders import own_files
 from sgpu_decl.backends.databricks.jobs.job_settings import describe
 from sgpu_decl.backends.databricks.jobs.task_settings import Staged, StagedFile
-from sgpu_decl.backends.databricks.jobs.workspace_jobs import refuse_outputs
 from sgpu_decl.backends.databricks.launching.submit import StagedLaunch
 from sgpu_decl.backends.databricks.launching.workspace_node_program import WorkspaceNodeProgram
 from sgpu_decl.backends.databricks.workspace import Workspaces
-from sgpu_decl.backends.job_backend import AppliedJob, JobDescription
+from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, refuse_outputs
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.uploader import (
     LAST,

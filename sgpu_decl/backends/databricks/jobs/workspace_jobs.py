@@ -34,16 +34,21 @@ from sgpu_decl.backends.databricks.planning.catalog import (
     policy_of,
 )
 from sgpu_decl.backends.databricks.workspace import Workspace
-from sgpu_decl.backends.job_backend import AppliedJob, JobDescription, ListedJob, WrittenJob
+from sgpu_decl.backends.job_backend import (
+    AppliedJob,
+    JobDescription,
+    ListedJob,
+    WrittenJob,
+    refuse_outputs,
+)
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.config.job import Job
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
-from sgpu_decl.model.job import ONE, OWNERSHIP, PERMISSIONS, TASKS, JobLaunch, TaskLaunch
+from sgpu_decl.model.job import ONE, OWNERSHIP, PERMISSIONS, JobLaunch, TaskLaunch
 from sgpu_decl.model.jsonable import Json
-from sgpu_decl.model.run_outputs import references
 from sgpu_decl.model.target import USER, Mode
 from sgpu_decl.places.file_place import PlaceMissing
 
@@ -181,7 +186,12 @@ class WorkspaceJobs:
         return None if run is None else launch_in(run, self.url(job_id))
 
     def start(
-        self, job_id: str, parameters: Mapping[str, str], tasks: Sequence[str], token: str
+        self,
+        job_id: str,
+        applied: AppliedJob,  # noqa: ARG002  the platform has it
+        parameters: Mapping[str, str],
+        tasks: Sequence[str],
+        token: str,
     ) -> str:
         return start_once(self._connection, job_id, parameters, tasks, token)
 
@@ -320,19 +330,6 @@ def _called(title: str, page: Mapping[str, Any]) -> Iterator[ListedJob]:
         settings = job.get("settings") or {}
         if settings.get("name") == title:
             yield ListedJob(id=str(job["job_id"]), token=mark_of(settings), settings=settings)
-
-
-def refuse_outputs(requests: Mapping[str, LaunchRequest]) -> None:
-    """Refuse a run that reads the output of another one: an apply says which attempt that is, and
-    not each launch of the job."""
-    for task, request in requests.items():
-        for name in sorted(references(request.inputs.spec.text)):
-            raise BackendError(
-                f"a job does not know which output `${{run.{name}.output}}` is",
-                hint=f"let `{name}` write to a volume, and name its path in the run",
-                code="run_refused",
-                field="after" if task == ONE else f"{TASKS}.{task}.run",
-            )
 
 
 def _acl(job_id: str) -> str:
