@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
@@ -35,6 +35,8 @@ RunIf = Literal[
 UPSTREAM = NAME_PATTERN.replace("$", r"(\.(true|false))?$")
 """A name in `after`: of a task, perhaps with the outcome of its condition behind a dot."""
 _PARAMETER = re.compile(r"\$\{job\.parameters\.([\w.-]{1,200})\}")
+_FILLED_IN = re.compile(r"\{\{\s*job\.parameters\.([\w.-]+)\s*\}\}")
+_REFERENCE = re.compile(r"\{\{\s*(?:job|tasks?|workspace|backfill)\.[^{}]*\}\}")
 
 
 def _accelerator(text: str) -> str:
@@ -97,6 +99,17 @@ def in_platform_words(text: str) -> str:
     Source: https://docs.databricks.com/aws/en/jobs/dynamic-value-references
     """
     return _PARAMETER.sub(r"{{job.parameters.\1}}", text)
+
+
+def with_parameters(text: str, values: Mapping[str, str]) -> str:
+    """Text of a task with the values of the job's parameters, as the platform fills them in."""
+    return _FILLED_IN.sub(lambda match: values.get(match[1], match[0]), in_platform_words(text))
+
+
+def other_references(texts: Iterable[str]) -> list[str]:
+    """The references of the platform in texts of a task that name no parameter of the job."""
+    left = (_FILLED_IN.sub("", in_platform_words(text)) for text in texts)
+    return [match[0] for text in left for match in _REFERENCE.finditer(text)]
 
 
 class Notebook(Block):

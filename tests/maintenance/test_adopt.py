@@ -139,7 +139,10 @@ def test_a_bundle_that_takes_over_a_job_after_the_plan_keeps_it(shop: Shop, dest
 
 
 def test_a_job_that_cannot_be_kept_is_refused_with_its_place(shop: Shop, made: str) -> None:
-    shop.write("runs: {a: {gpus: 1, type: CPU, command: x}}\njobs: {j: {run: a}}\n")
+    backend = "backend: {kind: ray, address: 'http://h'}"
+    shop.write(
+        f"runs: {{a: {{gpus: 1, type: CPU, command: x, {backend}}}}}\njobs: {{j: {{run: a}}}}\n"
+    )
     with pytest.raises(InvalidInput) as refused:
         shop.session().jobs.adopt("j", made)
     assert [finding.code for finding in refused.value.diagnostics] == ["jobs_unsupported"]

@@ -1,6 +1,7 @@
 """The local backend as the engine knows it."""
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.model.job import JobRules
 
 _NAME = "local"
 
@@ -60,6 +62,13 @@ def _options() -> "type[BackendOptions]":
     return LocalOptions
 
 
+@cache
+def _jobs() -> "JobRules":
+    from sgpu_decl.model.job import TASKS, JobRules
+
+    return JobRules(task=TASKS, link=lambda workspace, job_id: "")  # noqa: ARG005  it has no page
+
+
 def _check_reference(reference: str) -> None:
     from sgpu_decl.backends.local.launch_site import check_site
 
@@ -72,6 +81,7 @@ KIND = BackendKind(
     capabilities=Capabilities(fields=frozenset({"after", "on_finish", "ray", "resume"})),
     open=_open,
     survey=_survey,
+    jobs=_jobs,
     orphans=_orphans,
     check_reference=_check_reference,
 )

@@ -1,6 +1,7 @@
 """The local backend: attempt folders on disk, the node agent as their supervisor."""
 
 import os
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ from sgpu_decl.backends.local.local_attempts import LocalAttempts
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
+    from sgpu_decl.backends.job_backend import JobBackend
     from sgpu_decl.backends.local.local_survey import LocalSurvey
+    from sgpu_decl.config.backend import BackendOptions
 
 
 class LocalBackend(Backend):
@@ -35,6 +38,16 @@ class LocalBackend(Backend):
     @cached_property
     def attempts(self) -> LocalAttempts:
         return LocalAttempts(self._layout, os.environ, self._context.project)
+
+    @cached_property
+    def jobs(self) -> "Callable[[BackendOptions], JobBackend]":
+        from sgpu_decl.backends.local.jobs.local_jobs import LocalJobs
+
+        kept = LocalJobs(self._context, self.survey)
+        return lambda _: kept  # all blocks mean this machine
+
+    def require_named(self, block: "BackendOptions", owner: str) -> None:
+        """No block names a host."""
 
     @cached_property
     def storage(self) -> Storage:

@@ -22,6 +22,7 @@ from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
 from sgpu_decl.agent.system.host_locks import host_lock_folder, shared_gpu_locks
 from sgpu_decl.agent.system.processes import ancestors
 from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Launcher
 from sgpu_decl.backends.host.host_spec import (
     HostSite,
@@ -60,13 +61,19 @@ _SILENT = 30.0  # seconds of silence until a supervisor that was asked to stop i
 
 
 class LocalLauncher(Launcher):
-    """`environ` is the environment of this process, where secrets are."""
+    """`environ` is the environment of this process, where secrets are. `layout` says where the
+    attempts lie; that of the project unless given."""
 
     def __init__(
-        self, context: "BackendContext", survey: LocalSurvey, environ: Mapping[str, str]
+        self,
+        context: "BackendContext",
+        survey: LocalSurvey,
+        environ: Mapping[str, str],
+        layout: AttemptLayout | None = None,
     ) -> None:
         self._project = context.project
-        self._layout = context.layout
+        self._home = context.state_dir.parent
+        self._layout = layout or context.layout
         self._shared_state = context.shared_state
         self._store = context.store
         self._environments = context.environments
@@ -237,8 +244,8 @@ class LocalLauncher(Launcher):
         command = tracker_spec(enabled=request.config.mlflow.enabled)
         if command is None:
             return None
-        home = self._layout.state_dir.parent
-        tracking = tracker_request(request, project=self._project, home=home, python=python)
+        project, home = self._project, self._home
+        tracking = tracker_request(request, project=project, home=home, python=python)
         path = folder / FILE
         with path_in_errors(path):
             path.touch(mode=0o600)

@@ -381,7 +381,7 @@ def test_another_workspace_is_not_taken_for_the_first(
     ("job", "code", "there"),
     [
         ("run: train", "run_refused", "train"),
-        ("run: local", "jobs_unsupported", "j:"),
+        ("run: far", "jobs_unsupported", "j:"),
         (f"{NOTEBOOK}, backend: ray", "jobs_unsupported", "ray"),
         ("notebook: {path: /W, base: gpu-x}", "unknown_base", "gpu-x"),
         (f"{NOTEBOOK}, budget: teem", "unknown_policy", "teem"),
@@ -392,7 +392,8 @@ def test_what_cannot_be_kept_is_refused_at_its_place(
 ) -> None:
     line = f"  j: {{{job}}}\n"
     shop.write(
-        "runs: {local: {gpus: 1, type: CPU, command: x}, train: {gpus: 1, type: CPU, command: x, "
+        "runs: {far: {gpus: 1, type: CPU, command: x, backend: {kind: ray, address: 'http://h'}}, "
+        "train: {gpus: 1, type: CPU, command: x, "
         f"backend: databricks}}}}\njobs:\n{line}"
     )
     plan = shop.plan(select=("job.*",))

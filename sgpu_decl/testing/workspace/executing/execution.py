@@ -257,7 +257,10 @@ def _is_chosen(task: Mapping[str, Any], before: Sequence[TaskAttempt]) -> bool:
 
 
 def _hindrance(run_if: str, before: Sequence[TaskAttempt]) -> AttemptEnding | None:
-    """Why a task is not run after those, if it is not."""
+    """Why a task is not run after those, if it is not. One whose predecessors are all excluded is
+    excluded, too. Source: https://docs.databricks.com/aws/en/jobs/run-if"""
+    if before and all(one.ending is AttemptEnding.EXCLUDED for one in before):
+        return AttemptEnding.EXCLUDED
     good = [one for one in before if one.ending in GOOD]
     bad = [one for one in before if one.ending not in GOOD]
     runs = {
@@ -266,7 +269,7 @@ def _hindrance(run_if: str, before: Sequence[TaskAttempt]) -> AttemptEnding | No
         "ALL_DONE": True,
         "AT_LEAST_ONE_SUCCESS": bool(good) or not before,
         "ALL_FAILED": not good,
-        "AT_LEAST_ONE_FAILED": bool(bad),
+        "AT_LEAST_ONE_FAILED": bool(bad) or not before,
     }[run_if]
     if runs:
         return None

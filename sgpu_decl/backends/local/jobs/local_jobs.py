@@ -1,0 +1,268 @@
+"""The jobs that are kept on this machine: a folder each, beside the attempts of the target.
+
+jobs/<id>/job.json        its document, and the token that marks it
+jobs/<id>/launches/<n>/   its launches: see `launch_record`
+jobs/<id>/runs/           the attempts of its tasks
+"""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgpu_decl.agent.attempt.attempt_files import numbers_in, read_json
+from sgpu_decl.agent.system.locks import open_lock
+from sgpu_decl.agent.system.safe_files import private_folder
+from sgpu_decl.atomic_files import write_atomic
+from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.job_backend import (
+    AppliedJob,
+    JobDescription,
+    ListedJob,
+    WrittenJob,
+    refuse_outputs,
+)
+from sgpu_decl.backends.launch_request import LaunchRequest, require_code
+from sgpu_decl.backends.local.jobs.job_settings import local_document, local_findings
+from sgpu_decl.backends.local.jobs.launch_view import (
+    TaskViews,
+    is_active,
+    job_launch,
+    read_launch,
+)
+from sgpu_decl.backends.local.jobs.launch_walker import LAUNCHES
+from sgpu_decl.backends.local.jobs.task_requests import task_requests, tasks_in
+from sgpu_decl.backends.local.jobs.walker_start import start_walker
+from sgpu_decl.backends.local.local_launcher import LocalLauncher
+from sgpu_decl.backends.local.local_storage import give_up
+from sgpu_decl.backends.local.local_survey import LocalSurvey
+from sgpu_decl.backends.secret_resolution import resolve_secrets
+from sgpu_decl.config.job import Job
+from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.errors import BackendError, SgpuError
+from sgpu_decl.model.job import JobLaunch, TaskLaunch
+from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.step_progress import Quiet
+from sgpu_decl.model.target import Mode
+from sgpu_decl.system_errors import advice, error_text
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.backend_context import BackendContext
+
+_FOLDER, _FILE, _LOCK = "jobs", "job.json", "lock"
+_TAIL = 6  # characters of a token that tell jobs of one name apart
+
+
+class LocalJobs:
+    """A `JobBackend`."""
+
+    def __init__(self, context: "BackendContext", survey: LocalSurvey) -> None:
+        self._context = context
+        self._survey = survey
+        self._jobs = context.state_dir / _FOLDER
+
+    @property
+    def workspace(self) -> str:
+        if not self._context.shared_state():
+            return "this machine"
+        return f"{os.uname().nodename}:{self._context.project}"
+
+    def describe(
+        self,
+        job: Job,
+        name: str,
+        mode: Mode,  # noqa: ARG002  nobody else sees the job
+        requests: Mapping[str, LaunchRequest],
+        applied: AppliedJob | None = None,  # noqa: ARG002  nothing depends on the user
+    ) -> JobDescription:
+        refuse_outputs(requests)
+        return local_document(job, name)
+
+    def findings(self, job: Job) -> Iterator[Diagnostic]:
+        return local_findings(job)
+
+    def located(
+        self,
+        spec: Mapping[str, Json],
+        requests: Mapping[str, LaunchRequest],  # noqa: ARG002  nothing of it has a place
+        applied: AppliedJob | None,  # noqa: ARG002  as above
+    ) -> dict[str, Json]:
+        return dict(spec)
+
+    def stage(
+        self,
+        requests: Mapping[str, LaunchRequest],
+        spec: Mapping[str, Json],  # noqa: ARG002  it lies in the stores of this machine
+    ) -> None:
+        for request in requests.values():
+            require_code(self._context.store(), request)
+
+    def staged(self, applied: AppliedJob) -> bool:
+        digests = {one.inputs.code_digest for one in applied.requests.values()}
+        store = self._context.store()
+        return all(one is None or store.manifest(one) is not None for one in digests)
+
+    def busy(self, job_id: str) -> bool:
+        return any(map(is_active, self._launches(job_id)))
+
+    def last(self, job_id: str) -> JobLaunch | None:
+        for folder in self._launches(job_id):
+            if (launch := read_launch(folder)) is not None:
+                return job_launch(folder, launch)
+        return None
+
+    def start(
+        self,
+        job_id: str,
+        applied: AppliedJob,
+        parameters: Mapping[str, str],
+        tasks: Sequence[str],
+        token: str,
+    ) -> str:
+        folder = self._jobs / job_id
+        with _explained(f"the job `{job_id}` cannot be started"), _locked(folder) as lock:
+            for launched in self._launches(job_id):
+                if (read_launch(launched) or {}).get("token") == token:
+                    return f"{job_id}.{launched.name}"
+            number = max(numbers_in(folder / LAUNCHES), default=0) + 1
+            spec: Any = applied.spec
+            values = {**spec.get("parameters", {}), **parameters}
+            requests = task_requests(applied, number, values, tasks, token)
+            self._stage(requests.values(), self._layout(job_id))
+            launch = {
+                "token": token,
+                "number": number,
+                "owner": next(iter(requests.values())).record.owner,
+                "parameters": values,
+                "queue": spec.get("on_overlap") == "queue",
+                "most": spec.get("max_concurrent_runs", 1),
+                "timeout": spec.get("timeout"),
+                "tasks": tasks_in(applied, requests, self._layout(job_id)),
+            }
+            secrets = {
+                name: resolve_secrets(
+                    one.config.secrets, os.environ, one.folder(self._context.project)
+                )
+                for name, one in requests.items()
+            }
+            start_walker(folder, lock, {"launch": launch, "secrets": secrets})
+        return f"{job_id}.{number}"
+
+    def _stage(self, requests: Collection[LaunchRequest], layout: AttemptLayout) -> None:
+        """Build the folders of attempts, as an apply does. Raises SgpuError."""
+        launcher = LocalLauncher(self._context, self._survey, os.environ, layout)
+        for request in requests:
+            launcher.check(request)
+        launcher.prepare(list(requests), Quiet())
+        try:
+            for request in requests:
+                launcher.stage(request)
+        except SgpuError:
+            for request in requests:
+                give_up(layout.attempt(request.ref))
+            raise
+
+    def launch(
+        self,
+        launch_id: str,
+        applied: AppliedJob,  # noqa: ARG002  the launch may be one of an older version
+    ) -> tuple[JobLaunch, tuple[TaskLaunch, ...]]:
+        job_id, _, number = launch_id.rpartition(".")
+        folder = self._jobs / job_id / LAUNCHES / number
+        if (launch := read_launch(folder)) is None:
+            raise BackendError(
+                f"the launch `{launch_id}` is not there any more",
+                hint="`sgpu gc` deletes what old launches left",
+            )
+        shown = job_launch(folder, launch)
+        views = TaskViews(self._layout(job_id), self._context.project, os.environ)
+        return shown, tuple(task for _, task in views.of(launch, shown.state))
+
+    def _layout(self, job_id: str) -> AttemptLayout:
+        return AttemptLayout(self._jobs / job_id)
+
+    def _launches(self, job_id: str) -> list[Path]:
+        """The folders of the launches of a job, the newest first."""
+        folder = self._jobs / job_id / LAUNCHES
+        return [folder / str(number) for number in reversed(numbers_in(folder))]
+
+    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
+        return
+
+    def named(self, title: str) -> tuple[ListedJob, ...]:
+        return tuple(self._listed([title]).get(title, ()))
+
+    def namesakes(self, titles: Sequence[str]) -> Mapping[str, Sequence[ListedJob]]:
+        return self._listed(titles)
+
+    def _listed(self, titles: Iterable[str]) -> dict[str, list[ListedJob]]:
+        found: dict[str, list[ListedJob]] = {title: [] for title in titles}
+        for file in sorted(self._jobs.glob(f"*/{_FILE}")):
+            job = _read(file.parent)
+            title = job["document"].get("name") if job is not None else None
+            if job is not None and title in found:
+                settings = job["document"]
+                found[title].append(
+                    ListedJob(id=file.parent.name, token=job["token"], settings=settings)
+                )
+        return found
+
+    def read(self, job_id: str) -> dict[str, Json] | None:
+        job = _read(self._jobs / job_id)
+        return None if job is None else dict(job["document"])
+
+    def written(self, document: Mapping[str, Json], name: str) -> WrittenJob:  # noqa: ARG002
+        raise BackendError("a job of this machine is in the file that declares it already")
+
+    def create(self, document: Mapping[str, Json], token: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_]+", "-", str(document["name"])).strip("-")[:40]
+        job_id = f"{name}-{token[-_TAIL:]}".lstrip("-")
+        self.reset(job_id, document, token)
+        return job_id
+
+    def reset(self, job_id: str, document: Mapping[str, Json], token: str) -> None:
+        folder = self._jobs / job_id
+        with _explained(f"the job `{job_id}` cannot be written"):
+            private_folder(folder)
+            content: dict[str, Json] = {"token": token, "document": dict(document)}
+            write_atomic(folder / _FILE, canonical(content).encode())
+
+    def delete(self, job_id: str) -> None:
+        with _explained(f"the job `{job_id}` cannot be deleted"):
+            shutil.rmtree(self._jobs / job_id, ignore_errors=True)
+
+    def url(self, job_id: str) -> str:
+        return str(self._jobs / job_id)
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """What was written of a job; None where there is none."""
+    job = read_json(os.fspath(folder), _FILE)
+    match job:
+        case {"token": str(), "document": dict()}:
+            return job
+    return None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """Hold the lock of a job; gives its descriptor. A process that inherits it holds it too."""
+    private_folder(folder)
+    descriptor = open_lock(os.fspath(folder / _LOCK))
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _explained(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"{doing}: {error_text(error)}", hint=advice(error)) from error
