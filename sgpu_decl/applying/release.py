@@ -32,7 +32,7 @@ def free_old_versions(job: Resource, lineage: str, job_backends: JobBackends) ->
         if job.gone and backend.read(handle.id) is not None:
             return
         if not backend.busy(handle.id):
-            backend.free(requests, gone=job.gone)
+            backend.free(handle.id, requests, gone=job.gone)
     except BackendError:
         return
 

@@ -143,7 +143,10 @@ class JobBackend(JobDescriber, Protocol):
     def staged(self, applied: AppliedJob) -> bool:
         """Whether it is there, as far as this user sees."""
 
-    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
+    def cancel(self, job_id: str) -> None:
+        """Ask the active launches of a job to stop, those that wait included."""
+
+    def free(self, job_id: str, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
         """Delete what earlier versions of a job took along, and this one too where the job is
         `gone`. No launch of the job may be active."""
 

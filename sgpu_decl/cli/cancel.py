@@ -16,6 +16,8 @@ from sgpu_decl.views.status_json import status_objects
 from sgpu_decl.views.terminal import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sgpu_decl.api import Session
     from sgpu_decl.model.attempt import AttemptRef
 
@@ -47,7 +49,8 @@ def command(
     """Stop runs: their ranks get SIGTERM, and SIGKILL after their grace.
 
     NAME is `train`, `run.train`, `train#8` or a glob. A glob does not match destroyed runs. FILE
-    means all its runs. Without NAME and FILE, cancel stops the only active run.
+    means all its runs. Without NAME and FILE, cancel stops the only active run. `job.nightly` stops
+    the active launches of that job, and returns at once.
 
     A run that has ended does not change. If processes of a lost run are left, they are stopped. If
     the supervisor of a run does not answer, the run is ended without it. Ctrl-C ends only the
@@ -58,6 +61,11 @@ def command(
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None
+    jobs = [name for name in names if name.startswith("job.")]
+    if jobs:
+        if len(jobs) < len(names):
+            raise click.UsageError("name either jobs or runs")
+        return _cancel_jobs(source, jobs, output)
     if names:
         session, names = open_named(source, names)
         refs = session.runs.find_active(*names)
@@ -85,6 +93,17 @@ def command(
         for view in views:
             prefix = "" if view.ref in active else "had ended already: "
             note(f"{view.ref} {prefix}{view.state_word}")
+    return 0
+
+
+def _cancel_jobs(source: ProjectSource, names: "Sequence[str]", output: str) -> int:
+    session = source.session()
+    found = [session.jobs.cancel(name) for name in names]
+    if output == "json":
+        answer({"jobs": [str(job.address) for job, active in found if active]})
+    else:
+        for job, active in found:
+            note(f"{job.address} {'asked to stop' if active else 'has no active launch'}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The jobs of a project: found, shown, started and adopted."""
+"""The jobs of a project: found, shown, started, cancelled and adopted."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -136,6 +136,24 @@ class ProjectJobs:
         from sgpu_decl.runs.job_start import look_again
 
         return look_again(self._project, self.find(str(started.address))[0], started)
+
+    def cancel(self, name: str) -> tuple[Resource, bool]:
+        """Ask the active launches of a job to stop, whoever started them.
+
+        Args:
+            name: the address or the name of a recorded job.
+
+        Returns:
+            The job, and whether a launch was active.
+
+        Raises:
+            NotFound: no recorded job has that name, or several have.
+            BackendError: its platform refuses it.
+        """
+        from sgpu_decl.runs.job_start import cancel_launches
+
+        job = self.find_one(name)
+        return job, cancel_launches(self._project, job)
 
     def show(self, job: Resource | str) -> "JobView":
         """One job: its record, and its settings in the workspace.

@@ -96,6 +96,16 @@ def look_again(project: Project, job: Resource, started: StartedJob) -> StartedJ
     return replace(started, launch=launch, tasks=tasks)
 
 
+def cancel_launches(project: Project, job: Resource) -> bool:
+    """Ask the active launches of a job to stop; False if there are none. Raises BackendError."""
+    handle = recorded_handle(job)
+    backend = job_backend_for(job.spec, handle, project.job_backend, job.owner)
+    if not backend.busy(handle.id):
+        return False
+    backend.cancel(handle.id)
+    return True
+
+
 def _token_of(file: Path, asked: Mapping[str, Any]) -> str | None:
     """The token of an interrupted call that asked for the same."""
     try:

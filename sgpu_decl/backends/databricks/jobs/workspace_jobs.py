@@ -175,7 +175,18 @@ class WorkspaceJobs:
             return self._folders.staged(request)
         return self._layout_elsewhere(request, commands) is not None
 
-    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
+    def cancel(self, job_id: str) -> None:
+        """Source: https://docs.databricks.com/api/workspace/jobs/cancelallruns"""
+        doing = f"stopping the launches of the job {job_id}"
+        self._connection.tell(doing, f"{_API}/runs/cancel-all", {"job_id": int(job_id)})
+
+    def free(
+        self,
+        job_id: str,  # noqa: ARG002  folders are named after what is launched
+        requests: Mapping[str, LaunchRequest],
+        *,
+        gone: bool,
+    ) -> None:
         self._folders.free(requests.values(), gone=gone)
 
     def busy(self, job_id: str) -> bool:

@@ -9,12 +9,16 @@ import fcntl
 import os
 import re
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.agent.attempt.attempt_files import numbers_in, read_json
+from sgpu_decl.agent.attempt.attempt_status import request_cancel
+from sgpu_decl.agent.attempt.staged_folder import active as active_attempt
+from sgpu_decl.agent.attempt.staged_folder import discard, give_up
 from sgpu_decl.agent.system.locks import open_lock
 from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
@@ -36,9 +40,8 @@ from sgpu_decl.backends.local.jobs.launch_view import (
 )
 from sgpu_decl.backends.local.jobs.launch_walker import LAUNCHES
 from sgpu_decl.backends.local.jobs.task_requests import task_requests, tasks_in
-from sgpu_decl.backends.local.jobs.walker_start import start_walker
+from sgpu_decl.backends.local.jobs.walker_start import ask_to_stop, start_walker
 from sgpu_decl.backends.local.local_launcher import LocalLauncher
-from sgpu_decl.backends.local.local_storage import give_up
 from sgpu_decl.backends.local.local_survey import LocalSurvey
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.job import Job
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
 
 _FOLDER, _FILE, _LOCK = "jobs", "job.json", "lock"
+_KEPT = 10  # launches, whose attempts stay too
+_PATIENCE, _LOOK = 10.0, 0.05  # seconds that a delete waits for launches to end
 _TAIL = 6  # characters of a token that tell jobs of one name apart
 
 
@@ -107,13 +112,15 @@ class LocalJobs:
         return all(one is None or store.manifest(one) is not None for one in digests)
 
     def busy(self, job_id: str) -> bool:
-        return any(map(is_active, self._launches(job_id)))
+        return any(launch.state.active for launch in self._seen(job_id))
 
     def last(self, job_id: str) -> JobLaunch | None:
+        return next(self._seen(job_id), None)
+
+    def _seen(self, job_id: str) -> Iterator[JobLaunch]:
         for folder in self._launches(job_id):
             if (launch := read_launch(folder)) is not None:
-                return job_launch(folder, launch)
-        return None
+                yield job_launch(folder, launch)
 
     def start(
         self,
@@ -190,8 +197,47 @@ class LocalJobs:
         folder = self._jobs / job_id / LAUNCHES
         return [folder / str(number) for number in reversed(numbers_in(folder))]
 
-    def free(self, requests: Mapping[str, LaunchRequest], *, gone: bool) -> None:
-        return
+    def cancel(self, job_id: str) -> None:
+        for folder in filter(is_active, self._launches(job_id)):
+            ask_to_stop(folder)
+        for attempt in self._attempts(job_id):  # of a launch whose walker died
+            if active_attempt(attempt):
+                request_cancel(attempt)
+
+    def free(
+        self,
+        job_id: str,
+        requests: Mapping[str, LaunchRequest],  # noqa: ARG002  all of it lies in one folder
+        *,
+        gone: bool,
+    ) -> None:
+        folder = self._jobs / job_id
+        if not folder.is_dir():
+            return
+        with _explained(f"what `{job_id}` left cannot be deleted"), _locked(folder):
+            kept = set()
+            for number, launch in enumerate(self._launches(job_id)):
+                if not gone and number < _KEPT and read_launch(launch) is not None:
+                    kept.add(launch.name)
+            active = {one.name for one in self._launches(job_id) if is_active(one)}
+            for attempt in self._attempts(job_id):
+                if attempt.name in active or active_attempt(attempt):
+                    active.add(attempt.name)
+                elif attempt.name not in kept:
+                    discard(attempt)
+            for launch in self._launches(job_id):
+                if launch.name not in kept | active:
+                    shutil.rmtree(launch)
+            if gone and not active:
+                shutil.rmtree(folder)
+
+    def _attempts(self, job_id: str) -> list[Path]:
+        """The folders of all attempts of a job."""
+        return [
+            run / str(number)
+            for run in (self._jobs / job_id / "runs").glob("*")
+            for number in numbers_in(run)
+        ]
 
     def named(self, title: str) -> tuple[ListedJob, ...]:
         return tuple(self._listed([title]).get(title, ()))
@@ -232,8 +278,18 @@ class LocalJobs:
             write_atomic(folder / _FILE, canonical(content).encode())
 
     def delete(self, job_id: str) -> None:
+        """Its launches are stopped. What takes longer to end is left to gc."""
         with _explained(f"the job `{job_id}` cannot be deleted"):
-            shutil.rmtree(self._jobs / job_id, ignore_errors=True)
+            (self._jobs / job_id / _FILE).unlink(missing_ok=True)
+            deadline = time.monotonic() + _PATIENCE
+            while self._active_attempt(job_id) and time.monotonic() < deadline:
+                self.cancel(job_id)
+                time.sleep(_LOOK)
+            self.free(job_id, {}, gone=True)
+
+    def _active_attempt(self, job_id: str) -> bool:
+        walkers = map(is_active, self._launches(job_id))
+        return any(walkers) or any(map(active_attempt, self._attempts(job_id)))
 
     def url(self, job_id: str) -> str:
         return str(self._jobs / job_id)

@@ -1,14 +1,17 @@
-"""Starting the walker of a launch."""
+"""Starting the walker of a launch, and asking it to stop."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import sgpu_decl
-from sgpu_decl.agent.attempt.attempt_files import encode
+from sgpu_decl.agent.attempt.attempt_files import encode, read_json
+from sgpu_decl.agent.system.processes import send_signal
 from sgpu_decl.agent.system.secrets import startup_variables
+from sgpu_decl.backends.local.jobs.launch_walker import CANCEL, LAUNCH
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 
 _PROGRAM = (
@@ -50,3 +53,11 @@ def start_walker(job: Path, lock: int, message: Mapping[str, object]) -> None:
         )
     if answer != b"ok":
         raise BackendError(f"the launch cannot be made: {answer.decode('utf-8', 'replace')}")
+
+
+def ask_to_stop(folder: Path) -> None:
+    """Have the walker of a launch stop its tasks, and start no more. Raises OSError."""
+    (folder / CANCEL).touch(mode=0o600)
+    launch = read_json(os.fspath(folder), LAUNCH)
+    if launch is not None:
+        send_signal(launch["pid"], launch["start_time"], signal.SIGWINCH)
