@@ -61,13 +61,12 @@ def command(
     if no_wait and force_after is not None:
         raise click.UsageError("`--no-wait` ends no run by force: leave out `--force-after`")
     patience = read_duration(force_after) if force_after is not None else None
-    jobs = [name for name in names if name.startswith("job.")]
-    if jobs:
-        if len(jobs) < len(names):
-            raise click.UsageError("name either jobs or runs")
-        return _cancel_jobs(source, jobs, output)
     if names:
         session, names = open_named(source, names)
+        if jobs := [name for name in names if session.jobs.names_job(name)]:
+            if len(jobs) < len(names) or force_after is not None:
+                raise click.UsageError("`--force-after` and the names of runs do not go with jobs")
+            return _cancel_jobs(session, jobs, output)
         refs = session.runs.find_active(*names)
     else:
         session = source.recorded()
@@ -96,8 +95,7 @@ def command(
     return 0
 
 
-def _cancel_jobs(source: ProjectSource, names: "Sequence[str]", output: str) -> int:
-    session = source.session()
+def _cancel_jobs(session: "Session", names: "Sequence[str]", output: str) -> int:
     found = [session.jobs.cancel(name) for name in names]
     if output == "json":
         answer({"jobs": [str(job.address) for job, active in found if active]})

@@ -27,7 +27,11 @@ _NEVER_STARTED = "it was not started: the process that starts the tasks of the l
 
 def read_launch(folder: Path) -> dict[str, Any] | None:
     """What a walker wrote of its launch; None where there is none."""
-    return read_json(os.fspath(folder), LAUNCH)
+    launch = read_json(os.fspath(folder), LAUNCH)
+    match launch:
+        case {"state": str(), "number": int(), "created_at": str(), "tasks": dict()}:
+            return launch
+    return None
 
 
 def is_active(folder: Path) -> bool:
@@ -62,15 +66,12 @@ class TaskViews:
         self._layout = layout
         self._attempts = LocalAttempts(layout, environ, project)
 
-    def of(
-        self, launch: Mapping[str, Any], state: AttemptState
-    ) -> Iterator[tuple[LaunchRecord, TaskLaunch]]:
-        """The tasks of a launch that has that state, in their order, each with its attempt."""
+    def of(self, launch: Mapping[str, Any], state: AttemptState) -> Iterator[TaskLaunch]:
+        """The tasks of a launch that has that state, in their order."""
         tasks = launch["tasks"]
         order = TopologicalSorter({name: task["after"] for name, task in tasks.items()})
         for name in order.static_order():
-            record = _record(launch, tasks[name])
-            yield record, self._task(name, tasks[name], record, state)
+            yield self._task(name, tasks[name], _record(launch, tasks[name]), state)
 
     def _task(
         self, name: str, task: Mapping[str, Any], record: LaunchRecord, launch: AttemptState

@@ -131,6 +131,7 @@ class LaunchWalk:
                 return False
             with suppress(Empty):
                 self._events.get(timeout=_LOOK)
+        self._stop(CANCELLED, None)
         return False
 
     def _waits(self, number: int) -> bool:

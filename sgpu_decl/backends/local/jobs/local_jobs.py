@@ -1,8 +1,10 @@
 """The jobs that are kept on this machine: a folder each, beside the attempts of the target.
 
-jobs/<id>/job.json        its document, and the token that marks it
-jobs/<id>/launches/<n>/   its launches: see `launch_record`
-jobs/<id>/runs/           the attempts of its tasks
+    jobs/<id>/job.json        its document, and the token that marks it
+    jobs/<id>/launches/<n>/   its launches: see `launch_walker`
+    jobs/<id>/runs/           the attempts of its tasks
+
+Whoever starts a launch or deletes some holds the lock of the job.
 """
 
 import fcntl
@@ -187,7 +189,7 @@ class LocalJobs:
             )
         shown = job_launch(folder, launch)
         views = TaskViews(self._layout(job_id), self._context.project, os.environ)
-        return shown, tuple(task for _, task in views.of(launch, shown.state))
+        return shown, tuple(views.of(launch, shown.state))
 
     def _layout(self, job_id: str) -> AttemptLayout:
         return AttemptLayout(self._jobs / job_id)

@@ -22,6 +22,7 @@ class AttemptEnding(StrEnum):
     UPSTREAM_FAILED = "upstream_failed"
     UPSTREAM_CANCELLED = "upstream_cancelled"
     EXCLUDED = "excluded"
+    WITH_FAILURES = "with_failures"  # of a run: of the tasks at its end, none has failed
     SKIPPED = "skipped"  # as many runs of the job were active as there may be
 
 
@@ -71,6 +72,7 @@ TABLE = {
         "SKIPPED", "UPSTREAM_CANCELED", "SKIPPED", "CLIENT_ERROR"
     ),
     AttemptEnding.EXCLUDED: Said("SKIPPED", "EXCLUDED", "SKIPPED", "SUCCESS"),
+    AttemptEnding.WITH_FAILURES: Said("TERMINATED", "SUCCESS_WITH_FAILURES", "SUCCESS", "SUCCESS"),
     AttemptEnding.SKIPPED: Said(
         "SKIPPED", "MAXIMUM_CONCURRENT_RUNS_REACHED", "MAX_CONCURRENT_RUNS_EXCEEDED", "CLIENT_ERROR"
     ),

@@ -222,10 +222,13 @@ class Execution:
         return ended
 
     def _conclude(self, attempts: Sequence[TaskAttempt]) -> None:
-        """The run ends as the first task that did not end well."""
+        """The run ends as the first task that did not end well, unless all tasks that no other one
+        comes after did. Source: https://docs.databricks.com/aws/en/jobs/run-if"""
         bad = [one for one in attempts if one.ending not in GOOD]
-        if not bad:
-            ending, life_cycle, message = AttemptEnding.SUCCEEDED, "TERMINATED", ""
+        followed = {key for task in self._run.tasks for key in _upstream(task)}
+        if all(one.task_key in followed for one in bad):
+            ending = AttemptEnding.WITH_FAILURES if bad else AttemptEnding.SUCCEEDED
+            life_cycle, message = TABLE[ending].life_cycle, ""
         else:
             # A task that was skipped for another may end in the same millisecond.
             first = min(bad, key=lambda one: (one.ending in _HINDERED, one.ended or 0))

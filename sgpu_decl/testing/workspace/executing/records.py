@@ -222,7 +222,9 @@ class RunRecords:
             before = self.need(run_id)
             run = change(before)
             self._runs.put(run_id, _written(run))
-            if before.active and not run.active:
+            # `on_success` of the API needs `SUCCESS`, and `on_failure` a failure.
+            told = run.ending is not AttemptEnding.WITH_FAILURES
+            if before.active and not run.active and told:
                 succeeded = run.ending is AttemptEnding.SUCCEEDED
                 write_mails(self._tenant, run_id, run.settings, succeeded=succeeded)
             return run

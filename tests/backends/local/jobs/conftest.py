@@ -8,7 +8,9 @@ import pytest
 
 from sgpu_decl.api import Location, Session
 from sgpu_decl.maintenance.project_jobs import ProjectJobs
+from sgpu_decl.model.job import StartedJob
 from tests.cli.conftest import Shell
+from tests.support import until
 
 PROJECT = """\
 project: {name: shop}
@@ -51,6 +53,12 @@ class Shop(Shell):
     def started(self, *words: str) -> dict[str, Any]:
         """What `start --wait` says as JSON."""
         return self("start", "nightly", *words, "--wait", "-o", "json").json["data"]
+
+
+def ended(shop: Shop, started: StartedJob) -> StartedJob:
+    """A launch once it has ended."""
+    until(lambda: not shop.jobs.look_again(started).launch.state.active)
+    return shop.jobs.look_again(started)
 
 
 @pytest.fixture

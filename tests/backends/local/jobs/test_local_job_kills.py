@@ -9,7 +9,7 @@ from sgpu_decl.agent.system.locks import held
 from sgpu_decl.backends.local.jobs import walker_start
 from sgpu_decl.errors import OutcomeUnknown
 from sgpu_decl.model.attempt import AttemptState
-from tests.backends.local.jobs.conftest import Shop
+from tests.backends.local.jobs.conftest import Shop, ended
 from tests.sampling import sampled
 from tests.support import until
 
@@ -43,8 +43,7 @@ def is_started_once(shop: Shop, step: str) -> None:
     started = shop.jobs.start("nightly", tasks=["tidy"])
     assert len(launches(shop)) == before + 1, step
     assert started.again is (step != STEPS[0])
-    until(lambda: not shop.jobs.look_again(started).launch.state.active)
-    assert shop.jobs.look_again(started).launch.state is AttemptState.SUCCEEDED
+    assert ended(shop, started).launch.state is AttemptState.SUCCEEDED
 
 
 @pytest.mark.parametrize("step", sampled(STEPS, quick=2))
@@ -72,7 +71,7 @@ def test_what_a_killed_start_had_staged_is_staged_anew_by_another(shop: Shop) ->
     started = shop.jobs.start("nightly", parameters={"n": "2"}, tasks=["tidy", "prepare"])
     assert not started.again
     assert attempts(shop) == ["1", "1"]
-    until(lambda: not shop.jobs.look_again(started).launch.state.active)
+    ended(shop, started)
     shop.kill_at(STEPS[4], *WORDS)
     assert attempts(shop) == ["1", "1", "2"]
     shop.done("gc")
@@ -107,8 +106,7 @@ def test_a_walker_that_is_killed_as_it_begins_makes_no_second_launch(
     if launched:
         assert started.launch.state is AttemptState.LOST
         started = shop.jobs.start("nightly", tasks=["tidy"])
-    until(lambda: not shop.jobs.look_again(started).launch.state.active)
-    assert shop.jobs.look_again(started).launch.state is AttemptState.SUCCEEDED
+    assert ended(shop, started).launch.state is AttemptState.SUCCEEDED
 
 
 def test_a_launch_is_stopped_with_its_tasks(shop: Shop) -> None:
@@ -118,11 +116,20 @@ def test_a_launch_is_stopped_with_its_tasks(shop: Shop) -> None:
     started = shop.jobs.start("nightly")
     until(lambda: shop.jobs.look_again(started).tasks[0].state is AttemptState.RUNNING)
     assert "job.nightly asked to stop" in shop.done("cancel", "job.nightly").err
-    until(lambda: not shop.jobs.look_again(started).launch.state.active)
-    now = shop.jobs.look_again(started)
+    now = ended(shop, started)
     assert {now.launch.state, *(task.state for task in now.tasks)} == {AttemptState.CANCELLED}
     assert [task.skipped for task in now.tasks] == [False, True, True]
     assert shop.data("cancel", "job.nightly") == {"jobs": []}
+
+
+def test_a_launch_that_waits_for_another_is_stopped_too(shop: Shop) -> None:
+    (shop.folder / "tidy.py").write_text("import time\ntime.sleep(300)\n")
+    shop.replace("parameters:", "queue: true\n    parameters:")
+    shop.done("apply", "-y")
+    started = [shop.jobs.start("nightly", tasks=["tidy"]) for _ in range(2)]
+    shop.done("cancel", "nightly")
+    for one in started:
+        assert ended(shop, one).launch.state is AttemptState.CANCELLED
 
 
 def test_destroy_stops_what_runs_and_leaves_nothing(shop: Shop) -> None:
@@ -142,17 +149,15 @@ def test_what_a_destroy_could_not_wait_for_is_deleted_by_gc(shop: Shop) -> None:
         f"print('up', flush=True)\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
     )
     shop.done("apply", "-y")
-    started = shop.jobs.start("nightly")
-    (log,) = until(
-        lambda: list((shop.folder / ".sgpu/default").glob("jobs/*/runs/*/1/ranks/0/0/stdout.log"))
-    )
-    until(lambda: log.read_text())
+    shop.jobs.start("nightly")
+    jobs = shop.folder / ".sgpu/default/jobs"
+    (log,) = until(lambda: list(jobs.glob("*/runs/*/1/ranks/0/0/stdout.log")))
+    until(log.read_text)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("sgpu_decl.backends.local.jobs.local_jobs._PATIENCE", 0.1)
         shop.done("destroy", "-y")
     assert launches(shop)
     go.write_text("")
     until(lambda: not held(str(launches(shop)[0] / "walker.lock")))
-    assert started.launch.id
     shop.done("gc")
     assert list((shop.folder / ".sgpu/default/jobs").iterdir()) == []

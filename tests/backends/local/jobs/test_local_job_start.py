@@ -13,17 +13,11 @@ from sgpu_decl.agent.attempt.attempt_files import read_json
 from sgpu_decl.agent.system.locks import held
 from sgpu_decl.errors import Usage
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.job import StartedJob
-from tests.backends.local.jobs.conftest import Shop
+from tests.backends.local.jobs.conftest import Shop, ended
 from tests.docs.pages import script
 from tests.support import until
 
 PAGE = script("json_answers")
-
-
-def ended(shop: Shop, started: StartedJob) -> StartedJob:
-    until(lambda: not shop.jobs.look_again(started).launch.state.active)
-    return shop.jobs.look_again(started)
 
 
 def test_it_is_started_with_a_parameter_and_followed(shop: Shop) -> None:

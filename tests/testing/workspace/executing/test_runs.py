@@ -280,6 +280,23 @@ def test_tasks_run_in_the_order_of_their_dependencies(user: User) -> None:
     assert "Task fails failed" in run.state.state_message
 
 
+def test_the_tasks_at_the_end_decide_and_what_was_passed_over_passes_over(user: User) -> None:
+    """As https://docs.databricks.com/aws/en/jobs/run-if says."""
+    good, bad = user.stage("a", command__sh="echo a\n"), user.stage("b", command__sh="exit 1\n")
+    after = {key: [{"task_key": key}] for key in ("fails", "tidy", "never")}
+    tasks = [
+        user.task(bad, task_key="fails"),
+        user.task(good, task_key="tidy", depends_on=after["fails"], run_if="ALL_DONE"),
+        user.task(good, task_key="never", depends_on=after["tidy"], run_if="ALL_FAILED"),
+        user.task(good, task_key="behind", depends_on=after["never"], run_if="ALL_DONE"),
+    ]
+    run = user.ended(user.post("runs/submit", user.payload(*tasks))["run_id"])
+    assert {task.task_key: task.state.result_state.value for task in run.tasks} == {
+        "fails": "FAILED", "tidy": "SUCCESS", "never": "EXCLUDED", "behind": "EXCLUDED"
+    }  # fmt: skip
+    assert run.state.result_state.value == "SUCCESS_WITH_FAILURES"
+
+
 def test_one_task_is_cancelled_by_its_own_run_id(user: User) -> None:
     """As `JobsAPI.cancel_run` of the SDK says: "Cancels a job run or a task run."."""
     slow = user.stage("slow", command__sh="echo up; sleep 1000\n")
