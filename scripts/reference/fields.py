@@ -170,7 +170,9 @@ def _change_in_project(path: str) -> Iterator[str]:
         change = PROJECT_CHANGES[named]
     yield f"- A change: {change}"
     if top == "jobs":
-        yield f"- Backends: {_names(kind.name for kind in our_kinds() if kind.jobs is not None)}"
+        field = path.replace(".NAME", ".*").partition(".*.")[2]
+        keeping = (kind.name for kind in our_kinds() if kind.jobs and kind.jobs().has(field))
+        yield f"- Backends: {_names(keeping)}"
 
 
 def _rule(path: str) -> FieldRule:

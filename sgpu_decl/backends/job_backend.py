@@ -95,11 +95,12 @@ class JobBackend(JobDescriber, Protocol):
     def located(
         self,
         spec: Mapping[str, Json],
-        requests: Mapping[str, LaunchRequest],
-        applied: AppliedJob | None,
+        requests: Mapping[str, LaunchRequest],  # noqa: ARG002  a default
+        applied: AppliedJob | None,  # noqa: ARG002  a default
     ) -> dict[str, Json]:
         """The spec of a job that another user may have planned, with the places from which this
         user launches it, unless it was `applied` with others."""
+        return dict(spec)
 
     def stage(self, requests: Mapping[str, LaunchRequest], spec: Mapping[str, Json]) -> None:
         """Have there what a job takes along, unless its spec says that it lies in the

@@ -22,7 +22,7 @@ from sgpu_decl.cli.options import (
     whole,
 )
 from sgpu_decl.cli.run_names import open_named
-from sgpu_decl.cli.terminal_output import answer_exactly, note, now, write_line
+from sgpu_decl.cli.terminal_output import answer, answer_exactly, note, now, show, write_line
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt import AttemptRef
@@ -66,7 +66,8 @@ def command(
     """Show what the ranks of a run wrote.
 
     NAME is `train`, `run.train` or `train#8`; a glob shows several runs. FILE means all its runs.
-    Without NAME and FILE, logs shows the latest run.
+    Without NAME and FILE, logs shows the latest run. `job.nightly` shows the last lines and the
+    results of each task of the last launch of that job, once it has ended.
 
     Lines of ranks with an `entrypoint` are sorted by time. Colours stay, and other control
     characters are escaped. Values of the run's secrets are hidden if this machine can resolve
@@ -79,6 +80,10 @@ def command(
         raise click.UsageError("`-f` has no end, and `-o json` is one object: use one of them")
     since_ns = None if since is None else time.time_ns() - int(read_duration(since) * 1e9)
     session, names = open_named(source, (name,) if name else ())
+    if name and session.jobs.names_job(name):
+        if follow or rank or restart is not None or tail is not None or since is not None:
+            raise click.UsageError("a job has several tasks: leave out the options for ranks")
+        return _job_logs(session, name, output)
     refs = session.runs.find(*names)
     views = session.runs.describe(refs)
     counts = [
@@ -122,6 +127,23 @@ def command(
     if untimed:
         named = ", ".join(f"`{ref}`" for ref in sorted(untimed))
         note(f"note: {named} wrote lines without a time: `--since` does not filter them")
+    return 0
+
+
+def _job_logs(session: "Session", name: str, output: str) -> int:
+    from sgpu_decl.views.job_launch_text import launch_fields, launch_lines, task_line
+
+    last = session.jobs.last_launch(name)
+    if last is None:
+        raise NotFound(f"`{name}` was never launched", hint=f"`sgpu start {name}` launches it")
+    if output == "json":
+        answer(launch_fields(last))
+        return 0
+    note(f"{last.address}: launch {last.launch.id} {last.launch.state}, {last.launch.url}")
+    for task in last.tasks:
+        note(task_line(task))
+    for line in launch_lines(last):
+        show(line)
     return 0
 
 

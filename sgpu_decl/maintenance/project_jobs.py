@@ -137,6 +137,18 @@ class ProjectJobs:
 
         return look_again(self._project, self.find(str(started.address))[0], started)
 
+    def last_launch(self, name: str) -> "StartedJob | None":
+        """The newest launch of a job with its tasks, whoever started it; None if it was never
+        launched. Once it has ended, the tasks have what they left.
+
+        Raises:
+            NotFound: no recorded job has that name, or several have.
+            BackendError: its platform does not answer.
+        """
+        from sgpu_decl.runs.job_start import last_launch
+
+        return last_launch(self._project, self.find_one(name))
+
     def cancel(self, name: str) -> tuple[Resource, bool]:
         """Ask the active launches of a job to stop, whoever started them.
 

@@ -99,6 +99,8 @@ class JobRules:
     is_id: whether a text may be the id of a job.
     manager: says who else manages a job, of its document, in words for messages; None where nobody
         does.
+    lacks: the fields of a job in the YAML that the platform has nothing for; those of any task as
+        `tasks.*.FIELD`.
     """
 
     defaults: Mapping[str, JobDefault] = field(default_factory=lambda: MappingProxyType({}))
@@ -115,6 +117,11 @@ class JobRules:
     staged_by: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
     is_id: Callable[[str], bool] = bool
     manager: Callable[[Mapping[str, Json]], str | None] = lambda document: None  # noqa: ARG005
+    lacks: tuple[str, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Whether the platform has something for a field."""
+        return first_match([(pattern, True) for pattern in self.lacks], path) is None
 
     def is_default(self, path: str, value: Json) -> bool:
         """Whether the platform says so by itself where nobody asked for anything at `path`.

@@ -88,6 +88,18 @@ def start_job(
     )
 
 
+def last_launch(project: Project, job: Resource) -> StartedJob | None:
+    """The newest launch of a job, whoever started it; None if it was never launched. Raises
+    BackendError."""
+    handle = recorded_handle(job)
+    backend = job_backend_for(job.spec, handle, project.job_backend, job.owner)
+    last = backend.last(handle.id)
+    if last is None:
+        return None
+    launch, tasks = backend.launch(last.id, applied_job(job, project.believed().lineage))
+    return StartedJob(address=job.address, launch=launch, tasks=tasks)
+
+
 def look_again(project: Project, job: Resource, started: StartedJob) -> StartedJob:
     """The same launch as it is now. Raises BackendError."""
     handle = recorded_handle(job)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -55,3 +56,18 @@ def test_it_is_started_with_a_parameter_and_an_edit_is_told(pipeline: Any) -> No
     assert "tasks.report.after  -1 +1 elements" in plan.stdout
     assert pipeline.sgpu("apply", "-y", "-t", "prod").returncode == 0
     assert pipeline.sgpu("plan", "--detailed-exitcode", "-t", "prod").returncode == 0
+
+
+def test_it_runs_on_this_machine_without_a_workspace(
+    example: Callable[[str], Any], tmp_path: Path
+) -> None:
+    pipeline, data = example("pipeline"), ("--var", f"data={tmp_path / 'shared'}")
+    applied = pipeline.sgpu("apply", "-y", "-t", "here", *data)
+    assert applied.returncode == 0, applied.stderr
+    assert "keeps no `schedule`, `health` and `notify` of a job" in applied.stderr + applied.stdout
+    assert pipeline.sgpu("plan", "--detailed-exitcode", "-t", "here", *data).returncode == 0
+    done = pipeline.sgpu("start", "nightly", "-t", "here", "--param", "day=today", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert '[train] rank 1 returned {"samples": 500}' in done.stdout
+    assert "[report] today: y = 3.0 x + 1.0" in done.stdout
+    assert pipeline.sgpu("destroy", "-y", "-t", "here").returncode == 0

@@ -1,6 +1,7 @@
 """The local backend as the engine knows it."""
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,21 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.base import Backend, Survey
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.model.job import JobRules
+    from sgpu_decl.model.jsonable import Json
 
 _NAME = "local"
+_IMPLIED: "Mapping[str, Json]" = {
+    "max_concurrent_runs": 1,
+    "notify": True,
+    "on_overlap": "skip",
+}
+_STARTS = ("schedule", "trigger")
+UNKEPT = (*_STARTS, "health", "notify", "on_finish", "run_as", "permissions", "budget")
+"""Fields of a job that have no effect here, and are no error."""
+_LACKS = ("timezone", "paused", "notebook")
+_LACKS_IN_TASKS = ("notebook", "task", "base", "dependencies")
+_PARTS = {"kind": "kind", "python.path": "python", "python.args": "args", "run.name": "run"}
+"""Parts of a task, and the fields of the YAML that they are."""
 
 
 def _open(context: "BackendContext") -> "Backend":
@@ -64,9 +78,21 @@ def _options() -> "type[BackendOptions]":
 
 @cache
 def _jobs() -> "JobRules":
-    from sgpu_decl.model.job import TASKS, JobRules
+    from sgpu_decl.model.job import TASKS, JobField, JobRules
 
-    return JobRules(task=TASKS, link=lambda workspace, job_id: "")  # noqa: ARG005  it has no page
+    def field(path: str, settings: "Mapping[str, Json]") -> JobField:
+        value, (_, _, rest) = settings[path], path.partition(".")
+        key, _, part = rest.partition(".")
+        if path.startswith(f"{TASKS}.") and part in _PARTS:
+            return JobField(f"{TASKS}.{key}.{_PARTS[part]}", value, implied=part == "kind")
+        return JobField(path, value, implied=_IMPLIED.get(path) == value)
+
+    return JobRules(
+        task=TASKS,
+        link=lambda workspace, job_id: "",  # noqa: ARG005  they have no page
+        field=field,
+        lacks=(*UNKEPT, *_LACKS, *(f"{TASKS}.*.{name}" for name in _LACKS_IN_TASKS)),
+    )
 
 
 def _check_reference(reference: str) -> None:

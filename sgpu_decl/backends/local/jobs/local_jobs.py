@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +27,14 @@ from sgpu_decl.atomic_files import write_atomic
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.job_backend import (
     AppliedJob,
+    JobBackend,
     JobDescription,
     ListedJob,
     WrittenJob,
     refuse_outputs,
 )
 from sgpu_decl.backends.launch_request import LaunchRequest, require_code
-from sgpu_decl.backends.local.jobs.job_settings import local_document, local_findings
+from sgpu_decl.backends.local.jobs.job_document import local_document, local_findings
 from sgpu_decl.backends.local.jobs.launch_view import (
     TaskViews,
     is_active,
@@ -47,6 +48,7 @@ from sgpu_decl.backends.local.local_launcher import LocalLauncher
 from sgpu_decl.backends.local.local_survey import LocalSurvey
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.config.job import Job
+from sgpu_decl.diagnostics.amounts import read_duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.job import JobLaunch, TaskLaunch
@@ -64,7 +66,7 @@ _PATIENCE, _LOOK = 10.0, 0.05  # seconds that a delete waits for launches to end
 _TAIL = 6  # characters of a token that tell jobs of one name apart
 
 
-class LocalJobs:
+class LocalJobs(JobBackend):
     """A `JobBackend`."""
 
     def __init__(self, context: "BackendContext", survey: LocalSurvey) -> None:
@@ -91,14 +93,6 @@ class LocalJobs:
 
     def findings(self, job: Job) -> Iterator[Diagnostic]:
         return local_findings(job)
-
-    def located(
-        self,
-        spec: Mapping[str, Json],
-        requests: Mapping[str, LaunchRequest],  # noqa: ARG002  nothing of it has a place
-        applied: AppliedJob | None,  # noqa: ARG002  as above
-    ) -> dict[str, Json]:
-        return dict(spec)
 
     def stage(
         self,
@@ -149,7 +143,7 @@ class LocalJobs:
                 "parameters": values,
                 "queue": spec.get("on_overlap") == "queue",
                 "most": spec.get("max_concurrent_runs", 1),
-                "timeout": spec.get("timeout"),
+                "timeout": read_duration(spec.get("timeout", "")),
                 "tasks": tasks_in(applied, requests, self._layout(job_id)),
             }
             secrets = {
@@ -242,22 +236,12 @@ class LocalJobs:
         ]
 
     def named(self, title: str) -> tuple[ListedJob, ...]:
-        return tuple(self._listed([title]).get(title, ()))
-
-    def namesakes(self, titles: Sequence[str]) -> Mapping[str, Sequence[ListedJob]]:
-        return self._listed(titles)
-
-    def _listed(self, titles: Iterable[str]) -> dict[str, list[ListedJob]]:
-        found: dict[str, list[ListedJob]] = {title: [] for title in titles}
-        for file in sorted(self._jobs.glob(f"*/{_FILE}")):
-            job = _read(file.parent)
-            title = job["document"].get("name") if job is not None else None
-            if job is not None and title in found:
-                settings = job["document"]
-                found[title].append(
-                    ListedJob(id=file.parent.name, token=job["token"], settings=settings)
-                )
-        return found
+        jobs = {file.parent.name: _read(file.parent) for file in self._jobs.glob(f"*/{_FILE}")}
+        return tuple(
+            ListedJob(id=job_id, token=job["token"], settings=job["document"])
+            for job_id, job in sorted(jobs.items())
+            if job is not None and job["document"].get("name") == title
+        )
 
     def read(self, job_id: str) -> dict[str, Json] | None:
         job = _read(self._jobs / job_id)

@@ -59,7 +59,7 @@ def _script_spec(name: str, task: Mapping[str, Any], parameters: Mapping[str, st
     if task.get("retries"):
         spec["retry"] = {"max": task["retries"], "on": ["infra", "error"]}
     if task.get("timeout"):
-        spec["timeout"] = f"{task['timeout']:g}s"
+        spec["timeout"] = task["timeout"]
     return Spec.of(spec)
 
 

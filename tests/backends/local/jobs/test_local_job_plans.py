@@ -21,15 +21,17 @@ def test_it_is_created_once_and_an_edit_is_an_update_of_that_field(shop: Shop) -
         "job.nightly", "create", "local",
     )  # fmt: skip
     assert change["code"]["files"] == 4
-    shop.done("apply", "-y")
+    created = shop.done("apply", "-y").out
     assert shop.done("plan", "--detailed-exitcode").out.startswith("No changes.")
     (known,) = shop.data("status")["jobs"]
     assert (known["state"], known["links"]) == ("manual", {})
+    assert 'tasks.prepare.python: "steps/prepare.py"' in created
+    assert "kind" not in created
 
     shop.replace("if: all_done", "if: none_failed, timeout: 5m")
     (change,) = shop.data("plan")["changes"]
     fields = {field["path"]: field["after"] for field in change["fields"]}
-    assert fields == {"tasks.tidy.if": "none_failed", "tasks.tidy.timeout": 300.0}
+    assert fields == {"tasks.tidy.if": "none_failed", "tasks.tidy.timeout": "5m"}
     assert {field["origin"]["line"] for field in change["fields"]} == {10}
     (shop.folder / "train.py").write_text("def main():\n    return 5\n")
     shop.done("apply", "-y")

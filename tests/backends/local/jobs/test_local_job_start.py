@@ -41,6 +41,10 @@ def test_it_is_started_with_a_parameter_and_followed(shop: Shop) -> None:
     (known,) = shop.data("status")["jobs"]
     assert known["last"]["id"].endswith(".2")
     assert "succeeded" in shop.done("show", "job.nightly").out
+    logs = shop.done("logs", "nightly")
+    assert logs.out == again.out
+    assert shop.data("logs", "job.nightly")["launch"]["id"] == known["last"]["id"]
+    assert shop.here("logs", "job.nightly", "-f").code == 64
 
 
 def test_a_job_of_one_run_and_some_tasks_alone(shop: Shop) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from getpass import getuser
 
 from sgpu_decl.backends.job_backend import JobDescription
+from sgpu_decl.backends.local.kind import UNKEPT
 from sgpu_decl.config.job import Job
 from sgpu_decl.config.job_tasks import Task, other_references
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -12,8 +13,6 @@ from sgpu_decl.model.job import NOTEBOOK, SCRIPT, TASKS
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.target import USER, short_name
 
-_STARTS = ("schedule", "trigger")
-_UNKEPT = (*_STARTS, "health", "notify", "on_finish", "run_as", "permissions", "budget")
 _WAY_OUT = (
     "run the job in `sgpu dev workspace`, which imitates a workspace on this machine; or declare a "
     "job without the task for this target, with `targets: [NAME]`"
@@ -34,7 +33,7 @@ def local_document(job: Job, name: str) -> JobDescription:
         "description": job.description,
         "tags": dict(job.tags),
         "parameters": dict(job.parameters),
-        "timeout": job.timeout.seconds if job.timeout is not None else None,
+        "timeout": str(job.timeout) if job.timeout is not None else None,
         "max_concurrent_runs": job.max_concurrent_runs,
         "on_overlap": "queue" if job.queues else "skip",
         TASKS: {key: _order(task) for key, task in job.tasks.items()},
@@ -51,7 +50,7 @@ def _order(task: Task) -> dict[str, Json]:
         "after": sorted(task.after),
         "if": task.run_if if task.run_if != "all_success" else None,
         "retries": task.retries,
-        "timeout": task.timeout.seconds if task.timeout is not None else None,
+        "timeout": str(task.timeout) if task.timeout is not None else None,
     }
     return {key: item for key, item in given.items() if item}
 
@@ -68,7 +67,7 @@ def local_findings(job: Job) -> Iterator[Diagnostic]:
             yield _elsewhere(f"this machine has no such task as `{key}`: its platform does", path)
         elif task.kind == SCRIPT:
             yield from _script_findings(key, task)
-    unkept = [field for field in _UNKEPT if field in job.model_fields_set and getattr(job, field)]
+    unkept = [field for field in UNKEPT if field in job.model_fields_set and getattr(job, field)]
     if unkept:
         yield Diagnostic(
             code="job_settings_unkept",
