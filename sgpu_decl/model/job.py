@@ -89,6 +89,7 @@ class JobRules:
     of_notebook: the parts of a member of these blocks that only notebooks have.
     order: the parts of a task that say which tasks come before it, and how they must have ended.
     start: says what starts a job, of its document.
+    where: words for where jobs are, after "it was edited".
     link: where a person looks at a job, of its workspace and its id.
     changing: the levels of permissions that let somebody change a job.
     field: a setting as the YAML says it, of its path and all settings by their paths.
@@ -110,6 +111,7 @@ class JobRules:
     of_notebook: frozenset[str] = frozenset()
     order: frozenset[str] = frozenset()
     start: Callable[[Mapping[str, Json]], JobStart] = lambda document: JobStart()  # noqa: ARG005
+    where: str = "in the workspace"
     link: Callable[[str, str], str] = lambda workspace, job_id: f"{workspace} {job_id}"
     changing: frozenset[str] = frozenset()
     field: Callable[[str, Mapping[str, Json]], JobField] = _field_alone

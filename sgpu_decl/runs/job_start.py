@@ -47,7 +47,8 @@ def start_job(
     document = backend.read(handle.id)
     if document is None:
         raise NotFound(
-            f"`{job.address}` was deleted in the workspace", hint="`sgpu apply` creates it again"
+            f"`{job.address}` was deleted {job_rules(job.backend).where}",
+            hint="`sgpu apply` creates it again",
         )
     manager = job_rules(job.backend).manager(document)
     if manager is not None:

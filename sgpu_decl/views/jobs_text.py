@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from sgpu_decl.model.backend_kinds import job_rules
 from sgpu_decl.model.job import JobView
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.views.terminal import Colour, age, columns, escape, paint
@@ -15,7 +16,7 @@ _COLOURS = {
     "unknown": Colour.RED,
 }
 _WORDS = {
-    "missing": "it was deleted in the workspace; `sgpu apply` makes it again",
+    "missing": "it was deleted {where}; `sgpu apply` makes it again",
     "manual": "nothing starts it by itself",
 }
 
@@ -40,13 +41,14 @@ def job_details(
     """Return a job whole, with the settings that it has in the workspace. `hints` completes the
     commands in texts of sgpu."""
     painted = paint(job.state, _COLOURS.get(job.state, Colour.DIM), on=colour)
+    words = _WORDS.get(job.state, "")
     facts = {
         "called": job.title or "",
         "start": _start(job),
         "where": job.url or "",
         "last launch": _last(job, now),
         "its logs": job.last.url if job.last else "",
-        "note": job.error or hints(_WORDS.get(job.state, "")),
+        "note": job.error or hints(words.format(where=job_rules(job.backend).where)),
         "declared in": job.owner,
     }
     lines = [f"{escape(str(job.address))}  {painted}"]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from sgpu_decl.diagnostics.masks import masked
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.backend_kinds import job_rules
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.plan import (
     Action,
@@ -59,10 +60,10 @@ _JOB_ACTIONS: Mapping[Action, str] = MappingProxyType(
 _JOB_REASONS: Mapping[Reason, str] = MappingProxyType(
     {
         Reason.FIRST_RUN: "there is none yet",
-        Reason.PREVIOUS_LOST: "it was deleted in the workspace",
+        Reason.PREVIOUS_LOST: "it was deleted {where}",
         Reason.CODE_CHANGED: "the code of what it launches changed",
         Reason.ENVIRONMENT_CHANGED: "the environment of what it launches changed",
-        Reason.LIVE_DRIFTED: "it was edited in the workspace",
+        Reason.LIVE_DRIFTED: "it was edited {where}",
     }
 )
 
@@ -71,7 +72,7 @@ def field_note(field: FieldChange, change: Change) -> str:
     """Return what a changed field does beyond what the change says; the attempt that the change
     launches is the next one, and a job has nothing but places to be changed in."""
     if field.drifted:
-        return "edited in the workspace"
+        return f"edited {job_rules(change.backend).where}"
     if change.kind is Kind.JOB and field.effect is FieldEffect.IN_PLACE:
         return ""
     launches = change.action in (Action.CREATE, Action.REPLACE)
@@ -279,7 +280,7 @@ def reason_words(change: Change, plan: Plan, *, literal: Callable[[str], str] | 
     if plan.destroy:
         return "a destroy was requested"
     if change.kind is Kind.JOB and change.reason in _JOB_REASONS:
-        return _JOB_REASONS[change.reason]
+        return _JOB_REASONS[change.reason].format(where=job_rules(change.backend).where)
     if change.reason is Reason.FIRST_RUN and change.prior is not None:
         return AGAIN
     if change.reason is Reason.REQUESTED_RERUN and _always(change):

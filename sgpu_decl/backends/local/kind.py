@@ -89,6 +89,7 @@ def _jobs() -> "JobRules":
 
     return JobRules(
         task=TASKS,
+        where="on this machine",
         link=lambda workspace, job_id: "",  # noqa: ARG005  they have no page
         field=field,
         lacks=(*UNKEPT, *_LACKS, *(f"{TASKS}.*.{name}" for name in _LACKS_IN_TASKS)),

@@ -217,7 +217,7 @@ def drift(desired: DesiredJob, paths: list[str], live: Spec) -> Diagnostic:
         code="live_drifted",
         severity=Severity.WARNING,
         address=str(desired.address),
-        summary=f"it was edited in the workspace: {listed}"
+        summary=f"it was edited {desired.rules.where}: {listed}"
         + (f" and {more} more" if more > 0 else ""),
         hint="applying puts back what the file says; to keep an edit, write it into the file, or "
         "name it in `lifecycle.ignore_changes`",

@@ -45,9 +45,11 @@ def test_what_changed_in_the_file_of_the_job_is_drift(shop: Shop) -> None:
     job = json.loads(file.read_text())
     job["document"]["tasks"]["train"]["after"] = []
     file.write_text(json.dumps(job))
+    assert "because: it was edited on this machine\n" in shop.done("plan").out
     (change,) = shop.data("plan")["changes"]
     assert (change["reason"], change["fields"][0]["path"]) == ("live_drifted", "tasks.train.after")
     file.unlink()
+    assert "deleted on this machine" in shop.done("show", "job.nightly").out
     assert shop.data("plan")["changes"][0]["reason"] == "previous_lost"
     shop.done("apply", "-y")
     assert shop.data("plan")["summary"]["no_op"] == 1
