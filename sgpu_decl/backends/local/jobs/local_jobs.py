@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgpu_decl.agent.attempt import staged_folder
 from sgpu_decl.agent.attempt.attempt_files import numbers_in, read_json
 from sgpu_decl.agent.attempt.attempt_status import request_cancel
-from sgpu_decl.agent.attempt.staged_folder import active as active_attempt
-from sgpu_decl.agent.attempt.staged_folder import discard, give_up
 from sgpu_decl.agent.system.locks import open_lock
 from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_atomic
@@ -108,7 +107,9 @@ class LocalJobs(JobBackend):
         return all(one is None or store.manifest(one) is not None for one in digests)
 
     def busy(self, job_id: str) -> bool:
-        return any(launch.state.active for launch in self._seen(job_id))
+        """A task may outlive the walker of its launch."""
+        active = any(launch.state.active for launch in self._seen(job_id))
+        return active or any(map(staged_folder.active, self._attempts(job_id)))
 
     def last(self, job_id: str) -> JobLaunch | None:
         return next(self._seen(job_id), None)
@@ -166,7 +167,7 @@ class LocalJobs(JobBackend):
                 launcher.stage(request)
         except SgpuError:
             for request in requests:
-                give_up(layout.attempt(request.ref))
+                staged_folder.give_up(layout.attempt(request.ref))
             raise
 
     def launch(
@@ -197,7 +198,7 @@ class LocalJobs(JobBackend):
         for folder in filter(is_active, self._launches(job_id)):
             ask_to_stop(folder)
         for attempt in self._attempts(job_id):  # of a launch whose walker died
-            if active_attempt(attempt):
+            if staged_folder.active(attempt):
                 request_cancel(attempt)
 
     def free(
@@ -217,10 +218,10 @@ class LocalJobs(JobBackend):
                     kept.add(launch.name)
             active = {one.name for one in self._launches(job_id) if is_active(one)}
             for attempt in self._attempts(job_id):
-                if attempt.name in active or active_attempt(attempt):
+                if attempt.name in active or staged_folder.active(attempt):
                     active.add(attempt.name)
                 elif attempt.name not in kept:
-                    discard(attempt)
+                    staged_folder.discard(attempt)
             for launch in self._launches(job_id):
                 if launch.name not in kept | active:
                     shutil.rmtree(launch)
@@ -268,14 +269,12 @@ class LocalJobs(JobBackend):
         with _explained(f"the job `{job_id}` cannot be deleted"):
             (self._jobs / job_id / _FILE).unlink(missing_ok=True)
             deadline = time.monotonic() + _PATIENCE
-            while self._active_attempt(job_id) and time.monotonic() < deadline:
+            while self.busy(job_id) or any(map(is_active, self._launches(job_id))):
+                if time.monotonic() > deadline:
+                    break
                 self.cancel(job_id)
                 time.sleep(_LOOK)
             self.free(job_id, {}, gone=True)
-
-    def _active_attempt(self, job_id: str) -> bool:
-        walkers = map(is_active, self._launches(job_id))
-        return any(walkers) or any(map(active_attempt, self._attempts(job_id)))
 
     def url(self, job_id: str) -> str:
         return str(self._jobs / job_id)

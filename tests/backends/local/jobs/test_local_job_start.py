@@ -15,7 +15,7 @@ from sgpu_decl.errors import Usage
 from sgpu_decl.model.attempt import AttemptState
 from tests.backends.local.jobs.conftest import Shop, ended
 from tests.docs.pages import script
-from tests.support import until
+from tests.support import some, until
 
 PAGE = script("json_answers")
 
@@ -174,19 +174,22 @@ def test_the_death_of_the_walker_is_told_and_a_second_start_works(shop: Shop) ->
         f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
     )
     shop.done("apply", "-y")
-    started = shop.jobs.start("nightly")
-    until(lambda: shop.jobs.look_again(started).tasks[0].url)
-    folder, launch = walker(shop, 1)
-    os.kill(launch["pid"], signal.SIGKILL)
-    until(lambda: held(str(folder / "walker.lock")) is False)
-    lost = shop.jobs.look_again(started)
-    assert lost.launch.state is AttemptState.LOST
-    prepare, train, _ = lost.tasks
+    with shop.start("start", "nightly", "--wait") as waiting:
+        last = some(until(lambda: shop.jobs.last_launch("nightly")))
+        until(lambda: shop.jobs.look_again(last).tasks[0].url)
+        folder, launch = walker(shop, 1)
+        os.kill(launch["pid"], signal.SIGKILL)
+        out, err = waiting.communicate()
+    assert waiting.returncode == 5
+    assert "has the state `lost`" in err
+    assert "[train] it was not started: the process that starts the tasks" in out
+    assert held(str(folder / "walker.lock")) is False
+    prepare, train, _ = shop.jobs.look_again(last).tasks
     assert prepare.state.active, "what it had started goes on"
     assert train.state is AttemptState.LOST
-    assert "the process that starts the tasks of the launch is gone" in str(train.output)
+    assert shop.data("cancel", "nightly") == {"jobs": ["job.nightly"]}
+    until(lambda: shop.jobs.look_again(last).tasks[0].state is AttemptState.CANCELLED)
     go.write_text("")
-    until(lambda: shop.jobs.look_again(started).tasks[0].state is AttemptState.SUCCEEDED)
     assert shop.started()["launch"]["state"] == "succeeded"
 
 
