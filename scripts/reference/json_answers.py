@@ -69,7 +69,7 @@ ANSWERS = {
         "project runs", "The active runs, or the named ones: each is [a run](#a-run) with its `activity`.", inside="runs[]=A-watched-run",
     ),
     "wait": _answer("runs", "The runs at their end: see [a run](#a-run). If one failed, `error` is beside `data`.", inside="runs[]=A-run"),
-    "cancel": _answer("runs", "The runs after the cancel: see [a run](#a-run).", inside="runs[]=A-run"),
+    "cancel": _answer("runs", "The runs after the cancel: see [a run](#a-run). Of jobs, the addresses of those that had an active launch (`jobs`).", sometimes="jobs", inside="runs[]=A-run"),
     "show": _answer(
         "address name attempt state backend started_at ended_at exit_code ranks first_cause links spec history",
         "[A run](#a-run) with its `spec` and its `history`. For a saved plan, the plan; for a job, the job.",
@@ -94,7 +94,7 @@ ANSWERS = {
         "before after fields files packages results metrics not_compared",
         "The two attempts, and the differences of each part: `before` and `after` of each value, and the `diff` of a file.", inside="before=An-attempt after=An-attempt fields[]=A-changed-field files[]=A-changed-file packages[]=A-changed-package results[]=A-changed-value metrics[]=A-changed-value",
     ),
-    "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`.", stable=False, inside="lines[]=A-line-of-a-log"),
+    "logs": _answer("lines", "One object for each line: `run`, `rank`, `stream` and `text`. For a job instead, as of `sgpu start`: its last launch.", stable=False, sometimes="address launch tasks", inside="lines[]=A-line-of-a-log"),
     "fetch": _answer("folder files bytes lacking", "The folder of the files; `lacking` names the missing files.", stable=False),
     "import": _answer("tool file written text fields defaults findings", "The tool of the file, and its YAML (`text`), which `written` names if it is a file. `fields`: what became of each field of the file. `defaults`: what the tool does where the file says nothing, and sgpu would do otherwise. `findings`: warnings about the YAML.", stable=False, inside="fields[]=An-imported-field defaults[]=A-default-of-another-tool findings[]=A-diagnostic"),
     "bundle render": _answer("file jobs changed findings", "The file that has the jobs, the names of the jobs, and warnings. `changed` says whether the command changed the file or, with `--check`, would change it.", stable=False, inside="findings[]=A-diagnostic"),

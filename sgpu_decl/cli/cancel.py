@@ -98,7 +98,7 @@ def command(
 def _cancel_jobs(session: "Session", names: "Sequence[str]", output: str) -> int:
     found = [session.jobs.cancel(name) for name in names]
     if output == "json":
-        answer({"jobs": [str(job.address) for job, active in found if active]})
+        answer({"runs": [], "jobs": [str(job.address) for job, active in found if active]})
     else:
         for job, active in found:
             note(f"{job.address} {'asked to stop' if active else 'has no active launch'}")

@@ -15,6 +15,7 @@ from sgpu_decl.testing.workspace import Effect, WorkspaceServer
 from tests.backends.databricks.test_job_tasks import NOTEBOOK, Shop
 from tests.docs.pages import script
 from tests.sampling import SAMPLE, sampled
+from tests.support import some
 
 PAGE = script("json_answers")
 
@@ -175,6 +176,21 @@ def test_a_launch_behind_an_active_one_is_told(shop: Shop) -> None:
     go.write_text("")
     for run in launches(shop):
         shop.ended(run["run_id"])
+
+
+def test_the_active_launches_are_stopped_and_the_last_one_is_read_again(shop: Shop) -> None:
+    shop.write("prepare.py", "import sys\n", "import sys, time\ntime.sleep(300)\n")
+    shop.apply()
+    jobs = shop.open().jobs
+    assert jobs.last_launch("nightly") is None
+    assert jobs.cancel("nightly")[1] is False
+    started = [jobs.start("nightly", tasks=["prepare"]).launch.id for _ in range(2)]
+    assert "job.nightly asked to stop" in sgpu(shop, "cancel", "job.nightly").stderr
+    for run_id in started:
+        shop.ended(int(run_id))
+    last = some(jobs.last_launch("nightly"))
+    assert (last.launch.id, last.launch.state) == (started[1], AttemptState.CANCELLED)
+    assert f"launch {started[1]} cancelled" in sgpu(shop, "logs", "nightly").stderr
 
 
 _JOBS = "sgpu_decl.backends.databricks.jobs.workspace_jobs"

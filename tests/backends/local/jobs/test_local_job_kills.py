@@ -119,7 +119,7 @@ def test_a_launch_is_stopped_with_its_tasks(shop: Shop) -> None:
     now = ended(shop, started)
     assert {now.launch.state, *(task.state for task in now.tasks)} == {AttemptState.CANCELLED}
     assert [task.skipped for task in now.tasks] == [False, True, True]
-    assert shop.data("cancel", "job.nightly") == {"jobs": []}
+    assert shop.data("cancel", "job.nightly") == {"runs": [], "jobs": []}
 
 
 def test_a_launch_that_waits_for_another_is_stopped_too(shop: Shop) -> None:

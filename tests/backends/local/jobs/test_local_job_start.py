@@ -187,7 +187,7 @@ def test_the_death_of_the_walker_is_told_and_a_second_start_works(shop: Shop) ->
     prepare, train, _ = shop.jobs.look_again(last).tasks
     assert prepare.state.active, "what it had started goes on"
     assert train.state is AttemptState.LOST
-    assert shop.data("cancel", "nightly") == {"jobs": ["job.nightly"]}
+    assert shop.data("cancel", "nightly")["jobs"] == ["job.nightly"]
     until(lambda: shop.jobs.look_again(last).tasks[0].state is AttemptState.CANCELLED)
     go.write_text("")
     assert shop.started()["launch"]["state"] == "succeeded"
