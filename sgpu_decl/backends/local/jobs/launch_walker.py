@@ -191,11 +191,13 @@ class LaunchWalk:
 
     def _await(self, name: str, folder: str) -> None:
         """Block until an attempt has ended."""
-        wait_until_free(os.path.join(folder, SUPERVISOR_LOCK))
-        if not os.path.exists(os.path.join(folder, OUTCOME)):
-            wait_until_free(os.path.join(folder, GUARDIAN_LOCK))
-            wait_until_over(folder)
-        self._events.put(name)
+        try:
+            wait_until_free(os.path.join(folder, SUPERVISOR_LOCK))
+            if not os.path.exists(os.path.join(folder, OUTCOME)):
+                wait_until_free(os.path.join(folder, GUARDIAN_LOCK))
+                wait_until_over(folder)
+        finally:  # if this user may not look any more, the launch goes on all the same
+            self._events.put(name)
 
     def _ended(self, name: str) -> None:
         state = str(read_attempt(os.path.join(self._job, self._tasks[name]["folder"]))["state"])
