@@ -15,7 +15,7 @@ LINES = {
     "agent": 18_900,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 29_450,
+    "backends": 29_700,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,
