@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sgpu_decl.testing.ray_cluster import RayCluster, ray_cluster
+from sgpu_decl.testing.slurm_cluster import SlurmCluster, missing_programs, slurm_cluster
 from sgpu_decl.testing.workspace import WorkspaceServer
 from tests.object_server import ObjectServer, running_object_server
 from tests.postgres_server import binaries, running_server
@@ -163,6 +164,16 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RayCluster]:
     devices."""
     python = interpreter_with(request.param)
     with ray_cluster(nodes=2, cpus=8, gpus=4, gpu_type="H100", python=python) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[SlurmCluster]:
+    """A Slurm of two nodes, for all tests that leave them as they are."""
+    missing = missing_programs()
+    if missing:
+        pytest.skip(f"no Slurm here: install `slurm-wlm slurmctld slurmd munge` ({missing[0]})")
+    with slurm_cluster() as running:
         yield running
 
 
