@@ -6,10 +6,22 @@ from collections.abc import Iterable
 _LONGEST = 100
 _MOST = 5_000
 _COMPARED = 5
+_SHOWN = 4  # names in a hint
 _ABOUT = 0.05
 # Below this likeness, two words only share letters: `deploy` and `destroy` have 0.62.
 _ALIKE = 0.7
 _ALIKE_AT_ALL = 0.6  # enough if one word is a part of the other, or they are almost the same
+
+
+def names_hint(word: str, candidates: Iterable[str]) -> str:
+    """The hint of a finding about a name that is unknown: the nearest one, or some of them."""
+    known = sorted(set(candidates))
+    near = nearest(word, known)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    return (
+        f"there are {', '.join(f'`{item}`' for item in known[:_SHOWN])}" if known else "remove it"
+    )
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

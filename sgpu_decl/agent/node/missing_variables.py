@@ -38,15 +38,24 @@ def interface_to(address: str) -> str | None:
     """Return the network interface that leads to an address; `None` if there is none, or if its
     name is unknown."""
     try:
-        family, kind, number, _, target = socket.getaddrinfo(
-            address, _ANY_PORT, type=socket.SOCK_DGRAM
-        )[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.connect(target)  # for datagrams, this only looks up the route
-            own = str(probe.getsockname()[0]).partition("%")[0]
-        return _of_address(family, own)
+        own = address_towards(address)
+        return _of_address(socket.AF_INET6 if ":" in own else socket.AF_INET, own)
     except OSError:
         return None
+
+
+def address_towards(address: str) -> str:
+    """Return the address that this machine has on the way to another one.
+
+    Raises:
+        OSError: there is no way, or the name is unknown.
+    """
+    family, kind, number, _, target = socket.getaddrinfo(
+        address, _ANY_PORT, type=socket.SOCK_DGRAM
+    )[0]
+    with socket.socket(family, kind, number) as probe:
+        probe.connect(target)  # for datagrams, this only looks up the route
+        return str(probe.getsockname()[0]).partition("%")[0]
 
 
 def _of_address(family: int, own: str) -> str | None:

@@ -1,6 +1,7 @@
 """What planning asks of every remote backend: rules that need no platform, the Python that
 environments are made from, and the warning for a platform that does not answer."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -57,6 +58,24 @@ def entrypoint_findings(config: "RunConfig", places: Places, folder: Path) -> It
             summary=f"`{target}` lies outside of the code root, and only files in it are uploaded",
             place=places.get("entrypoint"),
             hint="move it, or set `code.root` to a folder above it",
+        )
+
+
+def storage_findings(folder: str, places: Places) -> Iterator[Diagnostic]:
+    """Whether this machine can use a folder that it shares with the nodes."""
+    fault = None
+    if not os.path.exists(folder):
+        fault = "is not there"
+    elif not os.path.isdir(folder):
+        fault = "is not a folder"
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        fault = "is not writable"
+    if fault is not None:
+        yield Diagnostic(
+            code="bad_storage",
+            summary=f"`storage: {folder}` {fault} on this machine",
+            place=places.get("backend.storage"),
+            hint="mount it, or name another folder that this machine and all nodes have",
         )
 
 

@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shlex
 import shutil
 import signal
 import socket
@@ -228,7 +227,9 @@ def _environment(python: str, run: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("RAY_") and name not in _LEAKED
     }
-    folders = [_python_folder(python, run), kept.get("PATH", os.defpath)]
+    from sgpu_decl.agent.node.python_folder import python_folder
+
+    folders = [python_folder(python, run), kept.get("PATH", os.defpath)]
     devices = ",".join(str(device) for device in ray.get_gpu_ids())
     return {
         **kept,
@@ -252,20 +253,6 @@ def _leading_here(python: str | None) -> dict[str, str]:
         "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
         "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps({"runtime_env": tasks}),
     }
-
-
-def _python_folder(python: str, run: str) -> str:
-    """A folder in which `python3`, as ranks are started, is that interpreter."""
-    folder, name = os.path.split(python)
-    if name == "python3":
-        return folder
-    own = os.path.join(run, "bin")
-    os.makedirs(own, exist_ok=True)
-    script = os.path.join(own, "python3")
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
-    os.chmod(script, 0o700)
-    return own
 
 
 def _run_folder(agent: bytes) -> str:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import ForcedStop
@@ -30,6 +28,7 @@ from sgpu_decl.backends.ray.launching.ray_node_program import (
 )
 from sgpu_decl.backends.ray.planning.cluster_checks import access_findings
 from sgpu_decl.backends.ray.ray_attempts import RayAttempts
+from sgpu_decl.backends.remote.launching.delayed_stop import DelayedStop
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.remote.launching.remote_launches import is_started
 from sgpu_decl.backends.remote.staging.lease import LEASE
@@ -53,7 +52,6 @@ _ELSEWHERE = "on another cluster or with another `storage`"
 _SILENT = 15.0  # seconds beyond the grace before Ray is asked to stop a job, at the least
 _PENDING_STOP = "it was cancelled before Ray had started its driver"
 _FORCED_STOP = "it was cancelled; its driver did not stop it, so Ray ended the job"
-_UNANSWERED = 5.0  # seconds after which a cluster that did not answer is asked again
 
 
 class RayLauncher(RemoteLauncher):
@@ -178,8 +176,16 @@ class RayLauncher(RemoteLauncher):
         if dashboard is None:
             return None
         grace = self._launches.config(record).grace.seconds
-        stopping = partial(self._launches.memory.remember, record, stop=_FORCED_STOP)
-        return _RayStop(dashboard, record, grace + max(patience or 0, _SILENT), stopping)
+
+        def stop() -> str | None:
+            job = find_job(dashboard, record.token)
+            if job is None or job["status"] not in ACTIVE:
+                return None
+            self._launches.memory.remember(record, stop=_FORCED_STOP)
+            stop_job(dashboard, record.token)
+            return "its driver did not stop it: Ray was asked to end the job"
+
+        return DelayedStop(grace + max(patience or 0, _SILENT), stop)
 
     def _dashboard(self, record: LaunchRecord) -> "Dashboard | None":
         """That of the cluster which a launch was submitted to, if it was."""
@@ -196,40 +202,6 @@ class RayLauncher(RemoteLauncher):
             return get_object(self._launches.area(record).files, path)
         except PlaceMissing:
             return None
-
-
-class _RayStop(ForcedStop):
-    """Has Ray end a job whose driver does not stop it in `patience` seconds, and calls `stopping`
-    before."""
-
-    def __init__(
-        self,
-        dashboard: "Dashboard",
-        record: LaunchRecord,
-        patience: float,
-        stopping: Callable[[], None],
-    ) -> None:
-        self._dashboard = dashboard
-        self._record = record
-        self._stopping = stopping
-        self._due: float | None = time.monotonic() + patience
-
-    def look(self) -> str | None:
-        if self._due is None or time.monotonic() < self._due:
-            return None
-        self._due = None
-        try:
-            job = find_job(self._dashboard, self._record.token)
-            if job is None or job["status"] not in ACTIVE:
-                return None
-            self._stopping()
-            stop_job(self._dashboard, self._record.token)
-        except BackendError as error:
-            if not error.retryable:
-                raise
-            self._due = time.monotonic() + _UNANSWERED
-            return None
-        return "its driver did not stop it: Ray was asked to end the job"
 
 
 def _launch_files(files: PackagedFiles, folder: str, facts: Mapping[str, Json]) -> dict[str, bytes]:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.ray.cluster.bundle_counts import divisors
 from sgpu_decl.backends.ray.planning.group_shape import has_equal_groups, options_of
-from sgpu_decl.backends.remote.remote_survey import entrypoint_findings, unsupported_findings
+from sgpu_decl.backends.remote.remote_survey import (
+    entrypoint_findings,
+    storage_findings,
+    unsupported_findings,
+)
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.diagnostics.place import Place
@@ -47,23 +51,8 @@ def machine_findings(config: "RunConfig", places: Places, folder: Path) -> Itera
     """Findings about what the run needs of this machine; `folder` as in `config_findings`."""
     yield from missing_secrets(config.secrets, places, os.environ, folder)
     storage = options_of(config).storage
-    fault = _storage_fault(storage) if storage is not None else None
-    if fault is not None:
-        yield Diagnostic(
-            code="bad_storage",
-            summary=f"`storage: {storage}` {fault} on this machine",
-            place=places.get("backend.storage"),
-            hint="mount it, or name another folder that this machine and all nodes have",
-        )
-
-
-def _storage_fault(folder: str) -> str | None:
-    if not os.path.exists(folder):
-        return "is not there"
-    if not os.path.isdir(folder):
-        return "is not a folder"
-    usable = os.access(folder, os.R_OK | os.W_OK | os.X_OK)
-    return None if usable else "is not writable"
+    if storage is not None:
+        yield from storage_findings(storage, places)
 
 
 def _of_driver(config: "RunConfig", places: Places) -> Iterator[Diagnostic]:

@@ -25,7 +25,7 @@ from sgpu_decl.backends.ray.planning.shortage import (
     shortage_now,
 )
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
-from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.diagnostics.nearest_names import names_hint
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["RayRoom", "room_of"]
 
 Places = Mapping[str, Place]
-_SHOWN = 4  # names in a hint
 
 
 def room_findings(
@@ -148,7 +147,7 @@ def _unknown_names(
                 severity=Severity.WARNING if grows else Severity.ERROR,
                 summary=f"no node of the cluster has the resource `{name}`",
                 place=places.get(f"{block}.{name}"),
-                hint=_listed(name, (item for item in known if not item.startswith("node:"))),
+                hint=names_hint(name, (item for item in known if not item.startswith("node:"))),
             )
     for name, value in options.labels.items():
         if any(has_labels(node, {name: value}) for node in state.nodes):
@@ -160,18 +159,8 @@ def _unknown_names(
             severity=Severity.WARNING if grows else Severity.ERROR,
             summary=f"no node of the cluster has the label `{name}: {value}`",
             place=places.get(f"backend.labels.{name}"),
-            hint=_listed(value, values) if values else _listed(name, labels),
+            hint=names_hint(value, values) if values else names_hint(name, labels),
         )
-
-
-def _listed(word: str, names: "Iterator[str] | Sequence[str]") -> str:
-    known = sorted(set(names))
-    near = nearest(word, known)
-    if near is not None:
-        return f"did you mean `{near}`?"
-    return (
-        f"there are {', '.join(f'`{item}`' for item in known[:_SHOWN])}" if known else "remove it"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
