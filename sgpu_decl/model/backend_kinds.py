@@ -47,7 +47,8 @@ DEFAULT = "local"
 """The kind of a run that names none."""
 
 _MODULES = {
-    name: f"sgpu_decl.backends.{name}.kind" for name in (DEFAULT, "ssh", "ray", "databricks")
+    name: f"sgpu_decl.backends.{name}.kind"
+    for name in (DEFAULT, "ssh", "slurm", "ray", "databricks")
 }  # in the order in which they are listed
 
 

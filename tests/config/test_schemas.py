@@ -101,7 +101,7 @@ def test_what_reading_accepts_the_schema_accepts(text: str) -> None:
         RUN.replace("CPU", "X99"),
         RUN + "timeout: soon\n",
         RUN + "env: {variabels: {}}\n",
-        RUN + "backend: slurm\n",
+        RUN + "backend: slumr\n",
         RUN + "backend: {kind: local, host: a.example}\n",
         RUN.replace("CPU", "H1000"),
         RUN + "targets: {a: {gpu: 1}}\n",

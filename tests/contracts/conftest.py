@@ -33,6 +33,14 @@ QUICK = {
         "test_an_attempt_that_resumes_finds_the_newest_output_that_was_left",
         "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
     ),
+    "TestSlurm": (
+        "test_a_launch_whose_answer_is_lost_is_found_again",
+        "test_cancelling_twice_is_cancelling_once",
+        "test_results_come_in_the_order_of_ranks",
+        "test_a_secret_reaches_ranks_and_nothing_else",
+        "test_what_was_never_launched_is_left_out_and_harmless",
+        "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
+    ),
     "TestDatabricks": (
         "test_a_launch_with_a_token_that_was_launched_starts_nothing",
         "test_a_launch_whose_answer_is_lost_is_found_again",

@@ -16,8 +16,10 @@ from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase, until
 from sgpu_decl.testing.contracts.backend_contract import BackendContract
 from sgpu_decl.testing.ray_cluster import RayCluster
+from sgpu_decl.testing.slurm_cluster import SlurmCluster
 from sgpu_decl.testing.workspace import Effect, ExecutionSettings, Fault, WorkspaceServer
 from tests.backends.ray.lossy_proxy import lossy_proxy
+from tests.lossy_sbatch import LossySbatch
 from tests.ray_versions import NEWEST_CLUSTER, OLDEST_CLUSTER
 from tests.ssh_server import SshServer
 
@@ -89,6 +91,34 @@ class RemoteContract(BackendContract):
             compared = bench("diff", 'hello["n=1"]', 'hello["n=2"]', "-o", "json").data
             assert (compared["results"], compared["not_compared"]) == ([], [run["unread"]])
             shutil.rmtree(bench.project / ".sgpu/default/runs")
+
+
+class TestSlurm(RemoteContract):
+    """A Slurm of two nodes on this machine, without accounts."""
+
+    @pytest.fixture
+    def case(self, slurm: SlurmCluster, tmp_path: Path) -> BackendCase:
+        storage = tmp_path / "storage"
+        storage.mkdir()
+        block = {"kind": "slurm", "storage": str(storage)}
+        one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+        two = {**one, "gpus": 2, "backend": {**block, "gpus_per_node": 1}}
+        sbatch = LossySbatch(tmp_path / "bin")
+        return BackendCase(
+            fields=one,
+            pair=two,
+            many={**one, "gpus": 12, "backend": {**block, "gpus_per_node": 6}},
+            environ={
+                "THE_WORD": VALUE, "PATH": f"{sbatch.folder}:{os.environ['PATH']}", **slurm.environ,
+            },
+            staging=(storage,),
+            secret=("env:THE_WORD", VALUE),
+            missing="env:NO_SUCH_WORD",
+            tells_restarts=False,
+            elsewhere=True,
+            queues=False,
+            lose_answer=sbatch.lose,
+        )  # fmt: skip
 
 
 class TestFolder(RemoteContract):

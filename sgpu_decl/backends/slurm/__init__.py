@@ -1,0 +1,1 @@
+"""Runs as jobs of Slurm, which its own commands start on a login node. Nodes share a folder."""

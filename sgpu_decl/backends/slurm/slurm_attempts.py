@@ -1,0 +1,159 @@
+"""Attempts on Slurm: what their jobs wrote, and what Slurm says of them."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sgpu_decl.backends.base import Elsewhere, LogReader
+from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches, is_started
+from sgpu_decl.backends.remote.staging.remote_layout import LOGS
+from sgpu_decl.backends.remote.watching.node_logs import NodeLogReader, SharedLogs
+from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
+from sgpu_decl.backends.remote.watching.remote_status import (
+    PlatformEnding,
+    RemoteStatus,
+    ended_status,
+)
+from sgpu_decl.backends.slurm.cluster_state import SlurmJob
+from sgpu_decl.backends.slurm.job_script import CANCEL, CLAIM, JOB_LOG, NOTE, VALUES, job_name
+from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
+from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, WAITING, judge, times
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.attempt import AttemptState
+from sgpu_decl.model.attempt_view import view_in
+from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.places.file_place import PlaceMissing, get_object
+
+_VISIBLE = 60.0  # seconds until this machine sees what nodes wrote last
+_SHOWN = 400  # characters of a line
+_SELDOM = 20.0  # seconds between two questions about a job that runs
+
+
+class SlurmAttempts(RemoteAttempts):
+    """Slurm is asked seldom: a job says itself that it has started and ended."""
+
+    poll_seconds = 1.0
+
+    def __init__(self, launches: RemoteLaunches, commands: SlurmCommands) -> None:
+        super().__init__(launches)
+        self._commands = commands
+        self._running: dict[str, float] = {}  # when Slurm said last that a job runs, by token
+
+    def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
+        if not is_started(marker):
+            return RemoteStatus(view=view_in(record, {"state": "staging"}))
+        note, cancelled = self._read(record, NOTE), self._has(record, CANCEL)
+        number = note.get("job", marker["job"])
+        links = {"folder": self._launches.folder(record), "job": number}
+        job, unknown = None, None
+        if not (note.get("state") == "ended" and note["stop"] is None):
+            try:
+                job = self._job(record, marker, note)
+                note = self._read(record, NOTE)  # it may have ended before Slurm was asked
+            except BackendError as error:
+                if not error.retryable:
+                    raise
+                unknown = error
+        if unknown is not None and note.get("stop", "signal") == "signal":
+            seen = {"state": "running" if note else "queued", "started_at": note.get("started_at")}
+            view = replace(view_in(record, seen), links=links)
+            view = replace(view, unavailable=unknown.message, way_out=unknown.hint)
+            return RemoteStatus(view=view)
+        words = "" if note else self._last_words(record)
+        found = judge(job, note, cancelled=cancelled, words=words)
+        if not isinstance(found, PlatformEnding):
+            return RemoteStatus(view=replace(view_in(record, found), links=links))
+        return self._ended(record, found, note, job, links)
+
+    def barrier(self, record: LaunchRecord) -> Elsewhere | None:
+        layout, folder = self._launches.area(record).layout, self._launches.folder(record)
+        root = layout.root_around(folder)
+        if os.path.isdir(root):
+            return None
+        return Elsewhere(
+            reason=f"its files are in `{root}`, which this machine does not have",
+            hint="give this command on a login node of its cluster",
+        )
+
+    def _ended(
+        self, record: LaunchRecord, ending: PlatformEnding, note: Mapping[str, Any],
+        job: SlurmJob | None, links: Mapping[str, Any],
+    ) -> RemoteStatus:  # fmt: skip
+        when = times(job, note)
+        view = replace(view_in(record, {"state": ending.state, **when}), links=links)
+        results = self._launches.results(record)
+        ago = datetime.now(UTC) - datetime.fromisoformat(str(when["ended_at"]))
+        complete = not note or ago.total_seconds() > _VISIBLE
+        brought = results.newest()
+        outcome = results.outcome(brought) if brought is not None else None
+        began = note.get("state") == "ended" and "started_at" in note
+        if outcome is None and not complete and began:
+            return RemoteStatus(view=replace(view, state=AttemptState.STOPPING, ended_at=None))
+        status = ended_status(
+            record, view, ending, results,
+            retry=self._launches.retry(record), nodes=bool(note), complete=complete,
+        )  # fmt: skip
+        if status.final:
+            with suppress(PlaceMissing):
+                self._launches.area(record).files.delete(f"{links['folder']}/{VALUES}")
+        tracked = outcome.get("mlflow") if outcome is not None else None
+        return replace(status, tracked=tracked)
+
+    def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
+        return NodeLogReader(
+            record.ref,
+            SharedLogs(f"{self._launches.folder(record)}/{LOGS}"),
+            lambda: self.active(record),
+            lambda: self.require_folder(record),
+            ranks,
+            follow=follow,
+        )
+
+    def _job(
+        self, record: LaunchRecord, marker: Mapping[str, Any], note: Mapping[str, Any]
+    ) -> SlurmJob | None:
+        """The job that has the launch; before one took it, one that may. Raises BackendError."""
+        started = note.get("state") == "started"
+        if started and time.monotonic() - self._running.get(record.token, 0.0) < _SELDOM:
+            return SlurmJob(id=note["job"], name=note["name"], state="RUNNING")
+        jobs = self.jobs(record, marker)
+        alive = [one for one in jobs if one.state in WAITING | ACTIVE]
+        job = next(iter(alive or jobs), None)
+        if started and job is not None and job.state == "RUNNING":
+            self._running[record.token] = time.monotonic()
+        return job
+
+    def jobs(
+        self, record: LaunchRecord, marker: Mapping[str, Any], *, fresh: bool = False
+    ) -> Sequence[SlurmJob]:
+        """The job that has the launch; before one took it, all that may. Raises BackendError."""
+        jobs = self._commands.jobs(marker.get("name") or job_name(record), fresh=fresh)
+        claim = self._read(record, CLAIM)
+        if not claim:
+            return jobs
+        own = [one for one in jobs if one.id == claim["job"]]
+        return own or self._commands.job(claim["job"])  # somebody gave it another name
+
+    def _read(self, record: LaunchRecord, name: str) -> dict[str, Any]:
+        try:
+            files = self._launches.area(record).files
+            return get_object(files, f"{self._launches.folder(record)}/{name}")
+        except PlaceMissing:
+            return {}
+
+    def _last_words(self, record: LaunchRecord) -> str:
+        """The last line of the log of its job."""
+        try:
+            path = f"{self._launches.folder(record)}/{JOB_LOG}"
+            text = self._launches.area(record).files.get(path).decode(errors="replace")
+        except PlaceMissing:
+            return ""
+        return text.strip().rpartition("\n")[2].removeprefix("sgpu: ")[:_SHOWN]
+
+    def _has(self, record: LaunchRecord, name: str) -> bool:
+        path = f"{self._launches.folder(record)}/{name}"
+        return self._launches.area(record).files.stat(path) is not None

@@ -1,0 +1,309 @@
+"""What planning asks of a cluster: its partitions, its nodes and their GPUs, and its accounts."""
+
+import getpass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from sgpu_decl.backends.node_tracker import tracking_findings
+from sgpu_decl.backends.remote.remote_survey import (
+    RemoteSurvey,
+    entrypoint_findings,
+    storage_findings,
+    unsupported_findings,
+)
+from sgpu_decl.backends.secret_resolution import missing_secrets
+from sgpu_decl.backends.slurm.cluster_state import (
+    SlurmNode,
+    SlurmPartition,
+    gpu_type,
+    parse_nodes,
+    parse_partitions,
+)
+from sgpu_decl.backends.slurm.job_script import options_of, time_limit
+from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of
+from sgpu_decl.diagnostics.amounts import duration
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
+from sgpu_decl.diagnostics.nearest_names import names_hint
+from sgpu_decl.diagnostics.place import Place
+from sgpu_decl.environments.interpreters import Pythons
+from sgpu_decl.errors import BackendError
+from sgpu_decl.model.desired import Placement
+from sgpu_decl.model.gpu import GPUType
+from sgpu_decl.model.gpu_offer import GpuOffer, up_to
+from sgpu_decl.model.plan import PlanPlatform
+from sgpu_decl.model.ray_size import NodeShape
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.options import SlurmOptions
+    from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
+    from sgpu_decl.config.backend import BackendOptions
+    from sgpu_decl.config.run import RunConfig
+
+Places = Mapping[str, Place]
+
+_SHOWN = 4  # nodes in a message
+_UNSUPPORTED = {
+    "max_parallel": (
+        "runs on Slurm wait for room only: nothing there counts `max_parallel`",
+        "leave it out here: `max_parallel: null` in the target",
+    ),
+    "code.link": (
+        "`code.link` names data of this machine, which nodes may not see",
+        "name a folder that nodes have in the run, and read it there",
+    ),
+}
+
+
+class SlurmSurvey(RemoteSurvey):
+    """Each question is asked once in a process."""
+
+    sent = (*RemoteSurvey.sent, "dependencies")
+
+    def __init__(self, pythons: Callable[[], Pythons], commands: "SlurmCommands") -> None:
+        super().__init__(pythons)
+        self._commands = commands
+
+    @cached_property
+    def _nodes(self) -> Sequence[SlurmNode]:
+        return parse_nodes(
+            self._commands.ask("scontrol", "--all", "--details", "--oneliner", "show", "node")
+        )
+
+    @cached_property
+    def _partitions(self) -> Mapping[str, SlurmPartition]:
+        text = self._commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
+        return {one.name: one for one in parse_partitions(text)}
+
+    @cached_property
+    def _associations(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The accounts and qualities of service of this user; none where nobody keeps accounts."""
+        try:
+            text = self._commands.ask(
+                "sacctmgr", "--noheader", "--parsable2", "show", "associations",
+                f"user={getpass.getuser()}", "format=Account,QOS",
+            )  # fmt: skip
+        except BackendError:
+            return frozenset(), frozenset()
+        rows = [line.split("|") for line in text.split("\n") if "|" in line]
+        return (
+            frozenset(row[0] for row in rows),
+            frozenset(name for row in rows for name in row[1].split(",") if name),
+        )
+
+    def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
+        fit = self._fit(config)
+        if fit is None or fit.never:
+            return None, ()  # `check` says why
+        options = options_of(config)
+        chosen = fit.placement(options)
+        nodes, ranks = f"{fit.groups} node", f"{fit.ranks} rank"
+        words = f"{nodes}{'s' * (fit.groups > 1)} \N{MULTIPLICATION SIGN} "
+        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, self._partitions)}"
+        note = Diagnostic(
+            code="slurm_placement",
+            severity=Severity.INFO,
+            summary=words,
+            hint="`gpus_per_node` and `partition` in `backend` change it",
+        )
+        return Placement(id=chosen.id, note=note, field="backend"), ()
+
+    def nodes(self, config: "RunConfig") -> NodeShape | None:
+        fit = self._fit(config)
+        if fit is None or fit.never:
+            return None
+        gpus = 0 if config.type.kind is GPUType.CPU else fit.ranks
+        cpus = fit.placement(options_of(config)).cpus
+        return NodeShape(nodes=fit.groups, gpus=gpus, cpus=cpus)
+
+    def account(self, config: "RunConfig") -> PlanPlatform:
+        options = options_of(config)
+        with suppress(BackendError):
+            names = [one.name for one in _chosen(options, self._partitions)]
+            return PlanPlatform(backend="slurm", host=",".join(names))
+        return PlanPlatform(backend="slurm", host=options.partition or "")
+
+    def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
+        options = cast("SlurmOptions", block)
+        named = {site: name.upper() for name, site in options.gpu_names.items()}
+        counts: dict[str, list[int]] = {}
+        for node in self._nodes_of(options):
+            for name, total in node.gpus.items():
+                kind = gpu_type(name)
+                label = named.get(name) or (kind.name if kind is not None else name or "GPU")
+                count = counts.setdefault(label, [0, 0])
+                count[0] += total
+                count[1] += node.free(name)
+        return [
+            GpuOffer(type=kind, gpus=up_to(total), free=free, total=total,
+                     where=_in(options, self._partitions))
+            for kind, (total, free) in counts.items()
+        ]  # fmt: skip
+
+    def site(self, config: "RunConfig") -> str:
+        return f"Slurm with `{options_of(config).storage}`"
+
+    def rules(self, config: "RunConfig", places: Places, folder: Path) -> Sequence[Diagnostic]:
+        return tuple(self._rules(config, places, folder, called=False))
+
+    def check(
+        self, config: "RunConfig", places: Places, folder: Path, *, called: bool
+    ) -> Sequence[Diagnostic]:
+        options = options_of(config)
+        found = [
+            *self._rules(config, places, folder, called=called),
+            *missing_secrets(config.secrets, places, os.environ, folder),
+            *storage_findings(os.path.expanduser(options.storage), places),
+        ]
+        if config.mlflow.enabled:
+            found += tracking_findings(config, places, os.environ)
+        try:
+            unknown = [*self._unknown_names(options, places)]
+            found += unknown or [
+                *self._limits(config, options, places),
+                *self._room(config, options, places),
+            ]
+        except BackendError as error:
+            place = places.get("backend.kind") or places.get("backend")
+            found += self.unanswered("cluster", error, "a launch there would fail", place)
+        return found
+
+    def _rules(
+        self, config: "RunConfig", places: Places, folder: Path, *, called: bool
+    ) -> Iterator[Diagnostic]:
+        yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
+        yield from entrypoint_findings(config, places, folder)
+        options = options_of(config)
+        if options.login is not None:
+            yield Diagnostic(
+                code="not_yet",
+                summary="sgpu cannot reach a login node by `login` yet",
+                place=places.get("backend.login"),
+                hint="give this command on the login node, and leave `login` out",
+            )
+        if config.gpus % (options.gpus_per_node or 1):
+            yield Diagnostic(
+                code="bad_ranks_per_node",
+                summary=f"`gpus_per_node: {options.gpus_per_node}` does not divide "
+                f"`gpus: {config.gpus}`",
+                place=places.get("backend.gpus_per_node"),
+                hint="use a divisor, or leave it out",
+            )
+
+    def _unknown_names(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
+        accounts, qualities = self._associations
+        if not _chosen(options, self._partitions) and options.partition is None:
+            yield Diagnostic(
+                code="unknown_slurm_name",
+                summary="the cluster has no default partition",
+                place=places.get("backend.kind") or places.get("backend"),
+                hint=f"name one with `partition`: {names_hint('', self._partitions)}",
+            )
+        known = {"partition": self._partitions, "account": accounts, "qos": qualities}
+        for field, names in known.items():
+            written = getattr(options, field)
+            for name in written.split(",") if written is not None and names else ():
+                if name not in names:
+                    yield Diagnostic(
+                        code="unknown_slurm_name",
+                        summary=f"Slurm has no {field} `{name}` for you",
+                        place=places.get(f"backend.{field}"),
+                        hint=names_hint(name, names),
+                    )
+
+    def _limits(
+        self, config: "RunConfig", options: "SlurmOptions", places: Places
+    ) -> Iterator[Diagnostic]:
+        chosen, seconds = _chosen(options, self._partitions), time_limit(config)
+        names = ", ".join(f"`{one.name}`" for one in chosen)
+        place = places.get("backend.partition") or places.get("backend")
+        if chosen and not any(one.works for one in chosen):
+            yield Diagnostic(
+                code="partition_down",
+                severity=Severity.WARNING,
+                summary=f"the partition {names} is down: the run has to wait",
+                place=place,
+                hint="`sinfo --summarize` shows the others",
+            )
+        longest = [one.longest for one in chosen]
+        most = max((one for one in longest if one is not None), default=None)
+        if seconds is not None and most is not None and None not in longest and seconds > most:
+            yield Diagnostic(
+                code="over_time_limit",
+                summary=f"the run needs {duration(seconds)} with its grace and its start, and "
+                f"{names} gives {duration(most)} at most",
+                place=places.get("timeout"),
+                hint="write a shorter `timeout`, with `resume: auto`, or name another partition",
+            )
+        usual = {one.usual or one.longest for one in chosen} - {None}
+        if seconds is None and usual:
+            yield Diagnostic(
+                code="partition_time",
+                severity=Severity.INFO,
+                summary=f"Slurm ends the run after {duration(min(filter(None, usual)))}, as "
+                f"{names} says: it has no `timeout`",
+                place=place,
+                hint="write a `timeout`",
+            )
+
+    def _room(
+        self, config: "RunConfig", options: "SlurmOptions", places: Places
+    ) -> Iterator[Diagnostic]:
+        if config.gpus % (options.gpus_per_node or 1):
+            return
+        fit = fit_of(config, options, self._nodes_of(options))
+        if not (fit.never or fit.later):
+            return
+        what = "CPUs" if config.type.kind is GPUType.CPU else config.type.name
+        needs = f"needs {fit.groups} node{'s' * (fit.groups > 1)} with {fit.ranks} {what}"
+        rooms = sorted(fit.choice.nodes, key=lambda room: -(room.total if fit.never else room.now))
+        has = [f"{room.node.name} has {room.total if fit.never else room.now}" for room in rooms]
+        more = [f"{len(has) - _SHOWN} more have less"] if len(has) > _SHOWN else []
+        listed = ", ".join([*has[:_SHOWN], *more])
+        if not fit.never:
+            yield Diagnostic(
+                code="not_now",
+                severity=Severity.WARNING,
+                summary=f"{needs}, and has to wait for room; free now: {listed or 'none'}",
+                place=places.get("gpus"),
+                hint="it starts as soon as there is room",
+            )
+            return
+        where = _in(options, self._partitions)
+        offers = ", ".join(f"{one.total} {one.type}" for one in self.offers(options)) or "no GPUs"
+        yield Diagnostic(
+            code="never_fits",
+            summary=f"{needs}; {listed or f'{where} has {offers}'}",
+            place=places.get("gpus" if listed else "type") or places.get("gpus"),
+            hint="ask for less, or name another `partition`; `gpu_names` in `backend` tells odd "
+            "names of types",
+        )
+
+    def _nodes_of(self, options: "SlurmOptions") -> Sequence[SlurmNode]:
+        """The nodes of the partitions of a run."""
+        names = {one.name for one in _chosen(options, self._partitions)}
+        return [node for node in self._nodes if names & node.partitions]
+
+    def _fit(self, config: "RunConfig") -> NodeFit | None:
+        options = options_of(config)
+        if config.gpus % (options.gpus_per_node or 1):
+            return None
+        with suppress(BackendError):
+            return fit_of(config, options, self._nodes_of(options))
+        return None
+
+
+def _chosen(
+    options: "SlurmOptions", partitions: Mapping[str, SlurmPartition]
+) -> Sequence[SlurmPartition]:
+    if options.partition is None:
+        return [one for one in partitions.values() if one.default]
+    return [partitions[name] for name in options.partition.split(",") if name in partitions]
+
+
+def _in(options: "SlurmOptions", partitions: Mapping[str, SlurmPartition]) -> str:
+    names = ", ".join(f"`{one.name}`" for one in _chosen(options, partitions))
+    return f"Slurm's partition {names}"

@@ -1,0 +1,130 @@
+"""What Slurm says, in the forms that its versions have."""
+
+import pytest
+
+from sgpu_decl.backends.slurm.cluster_state import (
+    SlurmJob,
+    gpu_type,
+    parse_gpus,
+    parse_jobs,
+    parse_nodes,
+    parse_partitions,
+)
+from sgpu_decl.model.gpu import GPUType
+
+# The fields of one node, as versions write them: GPUs without a type and none that are used in
+# 17.11, none at all and no CPUEfctv in 20.11, the type of a card by NVML in 23.02, a node of a
+# cloud in 24.11.
+NODES = {
+    "17.11": (
+        "NodeName=gpu1 Arch=x86_64 CoresPerSocket=12 CPUAlloc=2 CPUErr=0 CPUTot=24 CPULoad=1.55 "
+        "AvailableFeatures=skylake,v100 ActiveFeatures=skylake,v100 Gres=gpu:2 GresDrain=N/A "
+        "GresUsed=gpu:1 NodeAddr=gpu1 NodeHostName=gpu1 Version=17.11 OS=Linux 3.10.0 #1 SMP Fri "
+        "RealMemory=95307 AllocMem=7100 FreeMem=82349 Sockets=2 Boards=1 State=MIXED "
+        "ThreadsPerCore=1 TmpDisk=0 Weight=2040 Partitions=gpuv100 CfgTRES=cpu=24,mem=95307M"
+    ),
+    "20.11": (
+        "NodeName=c7 Arch=x86_64 CoresPerSocket=8  CPUAlloc=16 CPUTot=16 CPULoad=16.15 "
+        "AvailableFeatures=(null) ActiveFeatures=(null) Gres=(null) GresDrain=N/A GresUsed=gpu:0 "
+        "Version=20.11.8 OS=Linux 3.10.0-1160.el7.x86_64 #1 SMP  RealMemory=250000 "
+        "State=ALLOCATED ThreadsPerCore=1 Partitions=all,long  BootTime=2021-10-25T15:48:07"
+    ),
+    "22.05": (
+        "NodeName=n1 Arch=x86_64 CoresPerSocket=16  CPUAlloc=8 CPUEfctv=14 CPUTot=16 CPULoad=1.85 "
+        "AvailableFeatures=(null) ActiveFeatures=(null) Gres=gpu:h100:4(S:0-1) GresDrain=N/A "
+        "GresUsed=gpu:h100:2(IDX:0,2) NodeAddr=127.0.0.1 NodeHostName=vm Version=22.05.8 OS=Linux "
+        "6.18 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=4000 State=IDLE+DRAIN ThreadsPerCore=1 "
+        "Owner=N/A Partitions=main,low  CfgTRES=cpu=16,mem=4000M AllocTRES= Reason=disk State=IDLE "
+        "Gres=gpu:h100:99 [root@2026-11-30T15:15:44]"
+    ),
+    "23.02": (
+        "NodeName=g3 Arch=x86_64 CPUAlloc=0 CPUEfctv=64 CPUTot=64 ActiveFeatures=a100,ib "
+        "Gres=gpu:nvidia_a100-sxm4-80gb:4(S:0-3),gpu:a100_3g.40gb:2 "
+        "GresUsed=gpu:nvidia_a100-sxm4-80gb:1(IDX:3),gpu:a100_3g.40gb:0(IDX:N/A) "
+        "Version=23.02.6 State=DOWN*+NOT_RESPONDING Partitions=gpu"
+    ),
+    "24.11": (
+        "NodeName=cloud-1 Arch=x86_64 CPUAlloc=0 CPUEfctv=32 CPUTot=32 ActiveFeatures=static,efa "
+        "Gres=gpu:h200:8 GresDrain=N/A GresUsed=gpu:h200:0 Version=24.11.7 "
+        "State=IDLE+CLOUD+POWERED_DOWN Partitions=gpu ResumeAfterTime=None CfgTRES=cpu=32 "
+        "InstanceId=i-1 InstanceType=p5en.48xlarge"
+    ),
+}
+
+
+def test_nodes_of_many_versions_are_read() -> None:
+    nodes = parse_nodes("\n".join(NODES.values()) + "\n\n")
+
+    seen = [(node.name, node.cpus, dict(node.gpus), dict(node.used), node.works) for node in nodes]
+    assert seen == [
+        ("gpu1", 24, {"": 2}, {"": 1}, True),
+        ("c7", 16, {}, {"": 0}, True),
+        ("n1", 14, {"h100": 4}, {"h100": 2}, False),
+        (
+            "g3", 64, {"nvidia_a100-sxm4-80gb": 4, "a100_3g.40gb": 2},
+            {"nvidia_a100-sxm4-80gb": 1, "a100_3g.40gb": 0}, False,
+        ),
+        ("cloud-1", 32, {"h200": 8}, {"h200": 0}, True),
+    ]  # fmt: skip
+    assert nodes[0].features == {"skylake", "v100"}
+    assert nodes[2].partitions == {"main", "low"}
+
+
+def test_the_free_gpus_of_a_node_that_does_not_work_are_none() -> None:
+    working, _, drained, *_ = parse_nodes("\n".join(NODES.values()))
+
+    assert (working.free(""), drained.free("h100")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("(null)", {}),
+        ("gpu", {"": 1}),
+        ("gpu:2080ti:8", {"2080ti": 8}),
+        ("gpu:3090:4", {"3090": 4}),
+        ("craynetwork:4,gpu:tesla:no_consume:2", {"tesla": 2}),
+        ("pfsdir:scratch:1,shard:h100:8,gpu:h100:2(S:0,1)", {"h100": 2}),
+    ],
+)
+def test_gpus_are_read_with_and_without_their_type(text: str, gpus: dict[str, int]) -> None:
+    assert parse_gpus(text) == gpus
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("h100", GPUType.H100),
+        ("nvidia_a100-sxm4-80gb", GPUType.A100_80GB),
+        ("tesla_v100-sxm2-32gb", GPUType.V100_32GB),
+        ("nvidia_h100_80gb_hbm3", GPUType.H100),
+        ("a100_3g.20gb", None),  # a part of one
+        ("hopper", None),
+    ],
+)
+def test_a_type_of_gpu_is_known_by_what_administrators_and_nvml_call_it(
+    name: str, kind: GPUType | None
+) -> None:
+    assert gpu_type(name) is kind
+
+
+def test_partitions_have_their_limits() -> None:
+    text = (
+        "PartitionName=main AllowGroups=ALL Default=YES DefaultTime=NONE MaxTime=UNLIMITED "
+        "Nodes=n[1-2] State=UP TotalCPUs=32\n"
+        "PartitionName=low Default=NO DefaultTime=00:30:00 MaxTime=7-01:00:00 State=DRAIN\n"
+    )
+
+    main, low = parse_partitions(text)
+
+    assert (main.default, main.works, main.usual, main.longest) == (True, True, None, None)
+    assert (low.default, low.works, low.usual, low.longest) == (False, False, 1800, 608_400)
+
+
+def test_jobs_are_read_and_lines_that_are_none_are_not() -> None:
+    text = "slurm_load_jobs error\n7|a-1|PENDING|Priority|1700000000|N/A\n8|a-1|FAILED|None|1|2\n"
+
+    assert parse_jobs(text) == (
+        SlurmJob(id="7", name="a-1", state="PENDING", reason="Priority", started_at=1_700_000_000),
+        SlurmJob(id="8", name="a-1", state="FAILED", reason="None", started_at=1, ended_at=2),
+    )

@@ -1,0 +1,114 @@
+"""What a plan says of a cluster with Slurm."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sgpu_decl.config.run import run_config
+from sgpu_decl.testing.contracts.backend_bench import BackendBench, until
+from sgpu_decl.testing.slurm_cluster import SlurmCluster, slurm_cluster
+from tests.backends.slurm.conftest import Benches
+
+
+def checks(bench: BackendBench, **fields: Any) -> dict[str, dict[str, Any]]:
+    """The checks of the plan of a run, by their codes."""
+    block = {**bench.case.fields["backend"], **fields.pop("backend", {})}
+    bench.declare("value", args={"gate": "."}, backend=block, **{"type": "H100", **fields})
+    return {one["id"]: one for one in bench("plan", "-o", "json").data["checks"]}
+
+
+def test_a_run_that_fits_is_told_its_nodes(bench: BackendBench) -> None:
+    found = checks(bench, gpus=4)
+
+    assert [*found] == ["slurm_placement"]
+    assert found["slurm_placement"]["summary"].startswith("2 nodes \N{MULTIPLICATION SIGN} 2 ranks")
+
+
+def test_what_never_fits_is_said_with_what_nodes_have(bench: BackendBench) -> None:
+    six = checks(bench, gpus=6, backend={"gpus_per_node": 6})["never_fits"]
+    other = checks(bench, gpus=2, type="A100")["never_fits"]
+
+    assert six["summary"] == "needs 1 node with 6 H100; n1 has 2, n2 has 2"
+    assert other["summary"] == "needs 1 node with 2 A100; Slurm's partition `main` has 4 H100"
+    assert other["place"]["column"] > 0
+
+
+def test_a_run_that_has_to_wait_is_told_what_is_free(
+    slurm: SlurmCluster, bench: BackendBench
+) -> None:
+    job = slurm.command(
+        "sbatch", "--parsable", "--gres=gpu:2", "--output=/dev/null", "--wrap", "exec sleep 600"
+    ).strip()
+    until(lambda: "RUNNING" in slurm.command("squeue", "--format=%T"))
+
+    found = checks(bench, gpus=4)["not_now"]
+
+    slurm.command("scancel", job)
+    needs = "needs 2 nodes with 2 H100, and has to wait for room; free now: n2 has 2, n1 has 0"
+    assert (found["severity"], found["summary"]) == ("warning", needs)
+
+
+def test_names_that_slurm_does_not_know_are_refused_with_the_nearest(bench: BackendBench) -> None:
+    found = checks(bench, backend={"partition": "mian"})["unknown_slurm_name"]
+
+    assert found["hint"] == "did you mean `main`?"
+
+
+def test_accounts_are_checked_where_there_is_accounting(
+    bench: BackendBench, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin/sacctmgr"
+    program.write_text("#!/bin/sh\necho 'vision|normal,high'\necho 'speech|normal'\n")
+    program.chmod(0o755)
+
+    assert "unknown_slurm_name" not in checks(bench, backend={"account": "vision", "qos": "high"})
+    found = checks(bench, backend={"account": "vison"})["unknown_slurm_name"]
+    assert found["hint"] == "did you mean `vision`?"
+
+
+def test_the_gpus_of_a_partition_are_offered(bench: BackendBench) -> None:
+    config = run_config("train", bench.unknown().inputs.spec)
+    with bench.backend() as backend:
+        (offer,) = backend.survey.offers(config.backend)
+
+    assert (offer.type, offer.free, offer.total) == ("H100", 4, 4)
+    assert offer.where == "Slurm's partition `main`"
+
+
+def test_limits_of_a_partition_are_said(bench: BackendBench) -> None:
+    assert "over_time_limit" in checks(bench, timeout="1h", backend={"partition": "low"})
+    assert "over_time_limit" not in checks(bench, timeout="30m", backend={"partition": "low"})
+    assert "partition_time" in checks(bench, backend={"partition": "low"})
+    assert "partition_down" in checks(bench, backend={"partition": "closed"})
+
+
+def test_a_login_node_elsewhere_is_refused_plainly(bench: BackendBench) -> None:
+    assert checks(bench, backend={"login": "ann@cluster"})["not_yet"]["severity"] == "error"
+
+
+def test_a_folder_that_this_machine_does_not_have_is_refused(bench: BackendBench) -> None:
+    assert "bad_storage" in checks(bench, backend={"storage": "/no/such/folder"})
+
+
+def test_without_slurm_a_plan_says_where_there_is_one(benches: Benches) -> None:
+    cluster = SlurmCluster(folder=Path("/no/such/folder"), keeper=0)
+    bench = benches(cluster)
+    bench._environ["PATH"] = os.fspath(bench.gate)
+
+    assert "login node" in checks(bench)["no_slurm"]["hint"]
+
+
+@pytest.mark.expensive
+def test_a_controller_that_does_not_answer_makes_a_plan_incomplete(benches: Benches) -> None:
+    with slurm_cluster() as cluster:
+        bench = benches(cluster)
+        for pid in cluster.processes("slurmctld"):
+            os.kill(pid, 9)
+
+        found = checks(bench)["slurm_silent"]
+
+        assert found["severity"] == "warning"
+        refused = bench("apply", "-y", "--detach", "-o", "json")
+        assert refused.error["code"] in ("unavailable", "plan_has_errors")
