@@ -109,6 +109,16 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.host": ("https://a.example", "https://b.example"),
     "backend.share_gpus": (True, False),
     "backend.staging": ("/Workspace/Users/a/x", "/Volumes/a/b/c"),
+    "backend.partition": ("gpu", "gpu,long"),
+    "backend.account": ("a", "b"),
+    "backend.qos": ("normal", "high"),
+    "backend.gpus_per_node": (1, 2),
+    "backend.constraint": ("a", "b"),
+    "backend.exclusive": (True, False),
+    "backend.options": (["--mem=1G"], ["--mem=2G"]),
+    "backend.login": ("a", "b"),
+    "backend.gpu_names": ({"H100": "a"}, {"H100": "b"}),
+    "backend.keep_variables": (["A"], ["A", "B"]),
 }
 # What must stand beside a field.
 BESIDE = {
