@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.job import JobLaunch, TaskLaunch
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.owner import Owner
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.model.target import Mode
 from sgpu_decl.system_errors import advice, error_text
@@ -137,11 +138,16 @@ class LocalJobs(JobBackend):
             values = {**spec.get("parameters", {}), **parameters}
             requests = task_requests(applied, number, values, tasks, token)
             self._stage(requests.values(), self._layout(job_id))
+            environments = {
+                digest for one in requests.values() if (digest := one.inputs.environment_digest)
+            }
+            self._keep(job_id, environments)
             launch = {
                 "token": token,
                 "number": number,
                 "owner": next(iter(requests.values())).record.owner,
                 "parameters": values,
+                "environments": sorted(environments),
                 "queue": spec.get("on_overlap") == "queue",
                 "most": spec.get("max_concurrent_runs", 1),
                 "timeout": read_duration(spec.get("timeout", "")),
@@ -155,6 +161,15 @@ class LocalJobs(JobBackend):
             }
             start_walker(folder, lock, {"launch": launch, "secrets": secrets})
         return f"{job_id}.{number}"
+
+    def _keep(self, job_id: str, environments: Collection[str]) -> None:
+        """Have the store of environments keep those of the active launches and of one to come, also
+        if no declared job has them any more. The caller holds the lock of the job."""
+        active = [read_launch(one) or {} for one in self._launches(job_id) if is_active(one)]
+        needed = {*environments, *(one for it in active for one in it.get("environments", ()))}
+        store = self._context.environments()
+        if needed or store.objects.is_dir():
+            store.refer(Owner(path=os.fspath(self._jobs / job_id / _FILE)), needed)
 
     def _stage(self, requests: Collection[LaunchRequest], layout: AttemptLayout) -> None:
         """Build the folders of attempts, as an apply does. Raises SgpuError."""
@@ -212,6 +227,8 @@ class LocalJobs(JobBackend):
         if not folder.is_dir():
             return
         with _explained(f"what `{job_id}` left cannot be deleted"), _locked(folder):
+            with suppress(SgpuError):  # what is not needed stays until the next time
+                self._keep(job_id, ())
             kept = set()
             for number, launch in enumerate(self._launches(job_id)):
                 if not gone and number < _KEPT and read_launch(launch) is not None:
