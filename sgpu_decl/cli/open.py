@@ -40,7 +40,7 @@ def command(*, source: ProjectSource, name: str | None, page: str | None, prints
     Without a browser, for example over ssh, the command prints the address.
     """
     session, names = open_named(source, (name,) if name else ())
-    if name is not None and not is_path(name) and _names_job(session, name):
+    if name is not None and not is_path(name) and session.jobs.names_job(name):
         job = session.jobs.show(session.jobs.find_one(name))
         what, pages, hint = str(job.address), job_pages(job), _job_hint(job)
     else:
@@ -58,10 +58,6 @@ def command(*, source: ProjectSource, name: str | None, page: str | None, prints
     else:
         note(f"opened {url}")
     return 0
-
-
-def _names_job(session: "Session", name: str) -> bool:
-    return name.startswith("job.") or session.jobs.names_job(name)
 
 
 def _run_hint(session: "Session", view: "AttemptView") -> str:

@@ -64,7 +64,7 @@ def command(
     if limit is not None:
         raise click.UsageError("`--limit` shortens a saved plan: name one, or leave it out")
     session, names = open_named(source, (name,) if name else ())
-    if name is not None and not is_path(name) and _names_job(session, name):
+    if name is not None and not is_path(name) and session.jobs.names_job(name):
         return _show_job(session, name, output)
     refs = session.runs.find(*names)
     if names_table(names, refs):
@@ -88,14 +88,10 @@ def _show_page(source: ProjectSource, name: str | None) -> int:
     from sgpu_decl.cli.report import page_of
 
     session, names = open_named(source, (name,) if name else ())
-    if name is not None and not is_path(name) and _names_job(session, name):
+    if name is not None and not is_path(name) and session.jobs.names_job(name):
         raise click.UsageError("`-o html` is for runs: leave it out for a job")
     show(page_of(session, names), nl=False)
     return 0
-
-
-def _names_job(session: "Session", name: str) -> bool:
-    return name.startswith("job.") or session.jobs.names_job(name)
 
 
 def _note_run_of_that_name(source: ProjectSource, name: str) -> None:

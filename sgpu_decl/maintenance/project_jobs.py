@@ -100,7 +100,10 @@ class ProjectJobs:
         return jobs[0]
 
     def names_job(self, text: str) -> bool:
-        """Whether an address, a name or a glob matches a recorded job and no run."""
+        """Whether a text is the address of a job, recorded or not, or matches a recorded job and no
+        run."""
+        if text.startswith(f"{Kind.JOB}."):
+            return True
         resources = self._project.believed().resources
         addresses = {address for address, resource in resources.items() if not resource.gone}
         try:

@@ -47,6 +47,15 @@ def test_it_is_started_with_a_parameter_and_followed(shop: Shop) -> None:
     assert shop.here("logs", "job.nightly", "-f").code == 64
 
 
+@pytest.mark.parametrize("command", ["start", "logs", "show", "status", "cancel", "open"])
+def test_a_misspelled_job_is_named_with_the_most_similar_one(shop: Shop, command: str) -> None:
+    shop.done("apply", "-y")
+    answer = shop.here(command, "job.nigtly")
+    assert answer.code == 1
+    assert "no job matches `job.nigtly`" in answer.err
+    assert "job.nightly" in answer.err
+
+
 def test_a_job_of_one_run_and_some_tasks_alone(shop: Shop) -> None:
     shop.replace("jobs:\n", "jobs:\n  single: {run: train}\n")
     shop.done("apply", "-y")
