@@ -57,6 +57,7 @@ ALLOWED = {
     "config/block.py": "the same: it is no path of a file",
     "environments/package_lists/site_folders.py": "a folder of Debian's Python, `/usr/local`",
     "code/secret_files.py": "a file of the user's that holds secrets, whatever runs are on",
+    "config/other_tool_configs.py": "a file for another tool, with its page",
     "code/selection.py": "what the programs of Slurm leave in the working folder",
     "environments/package_lists/import_names.py": "the names of packages",
     "importing/air_workload.py": IMPORTED,

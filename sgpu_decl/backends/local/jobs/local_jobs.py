@@ -166,7 +166,10 @@ class LocalJobs(JobBackend):
         """Have the store of environments keep those of the active launches and of one to come, also
         if no declared job has them any more. The caller holds the lock of the job."""
         active = [read_launch(one) or {} for one in self._launches(job_id) if is_active(one)]
-        needed = {*environments, *(one for it in active for one in it.get("environments", ()))}
+        needed = {
+            *environments,
+            *(digest for one in active for digest in one.get("environments", ())),
+        }
         store = self._context.environments()
         if needed or store.objects.is_dir():
             store.refer(Owner(path=os.fspath(self._jobs / job_id / _FILE)), needed)
