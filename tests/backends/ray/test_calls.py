@@ -1,5 +1,7 @@
 """Calls of decorated functions whose ranks run on a Ray cluster."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,26 @@ from sgpu_decl.testing.ray_cluster import RayCluster
 from tests.ray_versions import NEWEST_CLUSTER
 
 pytestmark = pytest.mark.ray
+
+DRIVER = """\
+import json
+
+from sgpu_decl import ray_launch
+
+@ray_launch(remote=True, ray={"cluster": "existing"})
+def squares(numbers):
+    import ray
+
+    ray.init()
+    task = ray.remote(square)
+    return ray.get([task.remote(number) for number in numbers]), len(ray.nodes())
+
+def square(number):
+    return number * number
+
+if __name__ == "__main__":
+    print(json.dumps(squares.distributed([1, 2, 3])))
+"""
 
 
 @pytest.fixture
@@ -88,18 +110,10 @@ def test_a_driver_has_a_cluster_of_its_own_there() -> None:
 
 @NEWEST_CLUSTER
 @pytest.mark.expensive
-@pytest.mark.usefixtures("project")
-def test_a_driver_of_the_existing_cluster_is_a_call() -> None:
-    @ray_launch(remote=True, ray={"cluster": "existing"})
-    def squares(numbers: list[int]) -> tuple[list[int], int]:
-        import ray
-
-        ray.init()
-
-        def square(number: int) -> int:
-            return number * number
-
-        task: Any = ray.remote(square)
-        return ray.get([task.remote(number) for number in numbers]), len(ray.nodes())
-
-    assert squares.distributed([1, 2, 3]) == ([1, 4, 9], 2)
+def test_a_driver_of_the_existing_cluster_is_a_call(project: Path) -> None:
+    # A program of the project: the code of its calls is sent to the cluster.
+    program = project / "program.py"
+    program.write_text(DRIVER)
+    done = subprocess.run([sys.executable, program], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("[[1, 4, 9], 2]\n")

@@ -34,7 +34,8 @@ def main():
     task = ray.remote(scheduling_strategy="SPREAD")(seen)
     pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], "left").touch()
     print("the word is", os.environ["WORD"], flush=True)
-    groups = ray.util.placement_group_table()
+    table = ray.util.placement_group_table().values()  # those of earlier runs stay there, removed
+    groups = [group for group in table if group["state"] != "REMOVED"]
     return [ray.get([task.remote(number) for number in range(2)]), len(groups),
             ray.get_gpu_ids(), os.environ.get("RANK"), os.environ.get("OMP_NUM_THREADS")]
 
