@@ -42,7 +42,7 @@ def strided(cases: Sequence[_Case], stride: int) -> Sequence[_Case]:
 
 def thinned(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests with a sample of the expensive cases of one test, such as places of a state
-    or moments of a kill: both of two, every second of three to five, every third of more."""
+    or moments of a kill: one of two or three, every third of more."""
     families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     if SAMPLE != "all":
         for item in items:
@@ -50,7 +50,7 @@ def thinned(items: Sequence[pytest.Item]) -> list[pytest.Item]:
                 families[f"{item.path.name} {item.originalname}"].append(item)
     left_out: set[pytest.Item] = set()
     for name, cases in families.items():
-        stride = 1 if len(cases) < 3 else 2 if len(cases) < 6 else 3
+        stride = min(3, len(cases))
         shift = (crc32(name.encode()) + int(SAMPLE) + 1) % stride
         left_out |= {*cases} - {*cases[shift::stride]}
     return [item for item in items if item not in left_out]
