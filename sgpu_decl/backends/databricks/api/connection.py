@@ -23,8 +23,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl import __version__
+from sgpu_decl.backends.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.account import Account, Login, login_of
-from sgpu_decl.backends.databricks.api.answer_cache import AnswerCache
 from sgpu_decl.backends.databricks.api.sdk_errors import Rejected, explained
 from sgpu_decl.backends.databricks.api.workspace_credentials import ExplainedLogin, checks_of
 from sgpu_decl.distribution import extra_command

@@ -48,6 +48,13 @@ class AnswerCache:
             return None
         return answer
 
+    def age(self, question: Json) -> float:
+        """The seconds since the answer was given; 0 where there is none."""
+        try:
+            return max(0.0, time.time() - self._path(question).stat().st_mtime)
+        except OSError:
+            return 0.0
+
     def remember(self, question: Json, answer: Json) -> None:
         """Cache an answer."""
         path = self._path(question)
