@@ -3,7 +3,8 @@
     make bench
     python benchmarks/run.py [--sizes 1000,10000] [--applies 250,1000] [--repeats 15]
                                    [--only start,plans,applies,code,watched,ranks,calls,
-                                   environments,databricks,ray] [--without-terraform]
+                                   environments,databricks,ray,slurm]
+                                   [--without-terraform]
 
 Times are wall clock; memory is the peak of the one process. Start-up and plans are medians of
 alternating rounds (a round that takes minutes is the last one; `n` says how many there were), each
@@ -34,7 +35,7 @@ from workloads import (
     terraform_state,
 )
 
-PARTS = "start,plans,applies,code,watched,ranks,calls,environments,databricks,ray"
+PARTS = "start,plans,applies,code,watched,ranks,calls,environments,databricks,ray,slurm"
 ROOT = Path(__file__).resolve().parents[1]
 SGPU = str(Path(sys.executable).with_name("sgpu"))
 OLDER = "bfccb5d"  # what launches are measured against
@@ -224,6 +225,26 @@ def launching(scratch: Path, count: int) -> Iterator[Row]:
     )
 
 
+def _clusters(parts: set[str], scratch: Path) -> list[Iterator[Row]]:
+    rows: list[Iterator[Row]] = []
+    if "ray" in parts:
+        from ray_clusters import ray_clusters
+        from ray_content import ray_content
+        from ray_launches import ray_launches
+        from ray_logs import ray_logs
+        from ray_plans import ray_plans
+        from ray_programs import ray_programs
+
+        rows += [ray_plans(scratch), ray_clusters(scratch)]
+        rows += [ray_launches(scratch), ray_logs(scratch), ray_content(scratch)]
+        rows.append(ray_programs(scratch))
+    if "slurm" in parts:
+        from slurm_ranks import slurm_ranks
+
+        rows.append(slurm_ranks(scratch))
+    return rows
+
+
 def _show(row: Row) -> None:
     limit = "" if row.limit is None else f"{row.limit:g}"
     verdict = "" if row.limit is None else ("ok" if row.ratio <= row.limit else "OVER")
@@ -304,17 +325,7 @@ def main() -> int:
             from workspaces import workspaces
 
             rows.append(workspaces(scratch, options.repeats))
-        if "ray" in parts:
-            from ray_clusters import ray_clusters
-            from ray_content import ray_content
-            from ray_launches import ray_launches
-            from ray_logs import ray_logs
-            from ray_plans import ray_plans
-            from ray_programs import ray_programs
-
-            rows += [ray_plans(scratch), ray_clusters(scratch)]
-            rows += [ray_launches(scratch), ray_logs(scratch), ray_content(scratch)]
-            rows.append(ray_programs(scratch))
+        rows += _clusters(parts, scratch)
         for part in rows:
             for row in part:
                 _show(row)
