@@ -289,6 +289,7 @@ class Session:
         from sgpu_decl.planning.preparation import prepare
 
         self._project.guarded = not (for_apply or trust_project)
+        self._project.for_apply = for_apply
         commit = None
         if base is not None:
             from sgpu_decl.planning.base_files import resolve_base

@@ -62,7 +62,7 @@ def roll_out(
 def _planned(project: "Project", source: PlanOptions | Prepared, events: RolloutEvents) -> Prepared:
     if isinstance(source, Prepared):
         return replace(source, plan=without_rule_checks(source.plan))
-    project.guarded = False  # what is planned is about to be launched
+    project.guarded, project.for_apply = False, True  # what is planned is about to be launched
     with events.planning() as progress:
         return prepare(project, source, progress=progress, for_apply=True)
 

@@ -24,7 +24,8 @@ class BackendContext:
     have the same state. `lineage` gives that of the state which was read last; None before the
     first. `backend_blocks` are the `backend` blocks that the project's file and the file of an
     `owner`, relative to the project, have for the target: what the user of this checkout reads.
-    `mark` gives what says whose state has a lineage."""
+    `mark` gives what says whose state has a lineage. `for_apply` says whether what is planned is
+    applied at once, so that cached answers about room and limits do not count."""
 
     project: Path
     state_dir: Path
@@ -36,6 +37,7 @@ class BackendContext:
     backend_blocks: "Callable[[str], tuple[BackendOptions, ...]]" = lambda _: ()
 
     mark: "Callable[[str], StateMark | None]" = lambda _: None
+    for_apply: Callable[[], bool] = lambda: False
 
     _shared: dict[type, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -72,6 +72,7 @@ class Project:
         target: `None` for what is applied without a target.
         target_named: whether `-t` or `SGPU_TARGET` names the target, and not the file.
         guarded: whether interpreters of the project may not be run.
+        for_apply: whether the plan that is made is applied at once.
 
     Raises:
         NotFound: the folder given as project, or the current one, is not there.
@@ -114,6 +115,7 @@ class Project:
         self._backends: dict[str, Backend] = {}
         self._pythons: dict[bool, Pythons] = {}
         self.guarded = True
+        self.for_apply = False
         self._job_backends: dict[BackendOptions, JobBackend] = {}
 
     @property
@@ -268,6 +270,7 @@ class Project:
             lineage=lambda: self._lineage,
             backend_blocks=cache(self._backend_blocks),
             mark=self.mark,
+            for_apply=lambda: self.for_apply,
         )
 
     def mark(self, lineage: str) -> "StateMark":

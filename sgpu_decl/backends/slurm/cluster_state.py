@@ -7,6 +7,7 @@ commands has another schema with most releases (https://slurm.schedmd.com/rest_c
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType, type_of_device, type_of_name
@@ -19,6 +20,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,(]+?))??(?::no_consume)?(?::(\d+))?(?=[(
 _INDEXES = re.compile(r"\([^)]*\)")
 _GONE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "ERROR", "FUTURE", "UNKNOWN",
                    "NOT_RESPONDING", "MAINT", "RESERVED", "INVAL", "INVALID_REG"})  # fmt: skip
+_START = re.compile(r"\bto start at (\d{9,11})\b")
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
@@ -44,13 +46,19 @@ class SlurmNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPartition:
     """A partition. Its limits are in seconds: of what jobs may ask for, and of those that ask for
-    nothing; None for no limit."""
+    nothing; None for no limit. `nodes` is how many a job may have, `qos` the QOS whose limits it
+    has, `""` for none. `allowed` and `denied` are names of accounts and QOS, by `account` and
+    `qos`; a kind that is not in `allowed` is free."""
 
     name: str
     default: bool
     works: bool
     longest: int | None
     usual: int | None
+    nodes: int | None = None
+    qos: str = ""
+    allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +87,23 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
             name=fields["PartitionName"],
             default=fields.get("Default") == "YES",
             works=fields.get("State") == "UP",
-            longest=_seconds(fields.get("MaxTime", "")),
-            usual=_seconds(fields.get("DefaultTime", "")),
+            longest=parse_seconds(fields.get("MaxTime", "")),
+            usual=parse_seconds(fields.get("DefaultTime", "")),
+            nodes=_number(fields.get("MaxNodes", "")),
+            qos=fields.get("QoS", "N/A").replace("N/A", ""),
+            allowed=_names(fields, "Allow"),
+            denied=_names(fields, "Deny"),
         )
         for fields in _records(text, "PartitionName")
     )
+
+
+def parse_start(text: str) -> int | None:
+    """When a job would start, in seconds since 1970: what `sbatch --test-only` says with
+    SLURM_TIME_FORMAT=%s (https://slurm.schedmd.com/sbatch.html#OPT_test-only). A letter may follow
+    the time, and the name of a cluster."""
+    match = _START.search(text)
+    return int(match[1]) if match is not None else None
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
@@ -134,6 +154,16 @@ def _node(fields: Mapping[str, str]) -> SlurmNode:
     )
 
 
+def _names(fields: Mapping[str, str], verb: str) -> dict[str, frozenset[str]]:
+    """The accounts and QOS in `AllowAccounts` and `AllowQos`, or in those of `Deny`."""
+    written = {"account": fields.get(f"{verb}Accounts", ""), "qos": fields.get(f"{verb}Qos", "")}
+    return {
+        kind: frozenset(names.split(","))
+        for kind, names in written.items()
+        if names not in ("", "ALL", "(null)")
+    }
+
+
 def _records(text: str, first: str) -> list[dict[str, str]]:
     """The fields of each line. Free text comes last: what looks like a field there is none."""
     records = []
@@ -146,7 +176,8 @@ def _records(text: str, first: str) -> list[dict[str, str]]:
     return records
 
 
-def _seconds(text: str) -> int | None:
+def parse_seconds(text: str) -> int | None:
+    """A time limit, `01:00:00` or `7-01:00:00`, in seconds; None for one that is none."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None  # UNLIMITED, NONE

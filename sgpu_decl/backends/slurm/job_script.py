@@ -114,12 +114,34 @@ def submission(request: LaunchRequest, folder: str, told: bytes) -> list[str]:
     Args:
         told: the content of the file `JOB`.
     """
-    config, placement = request.config, planned_placement(request)
+    config = request.config
     options = options_of(config)
-    seconds = time_limit(config)
     words = {
         "job-name": job_name(request.record),
         "comment": f"sgpu {request.ref} {request.record.token}",
+        "signal": f"B:TERM@{_lead(config)}",
+        "chdir": folder,
+        "output": f"{folder}/{JOB_LOG}",
+        "open-mode": "append",
+        "export": "NONE",
+    }
+    pythons = (options.python,) if options.python else _PYTHONS
+    return [
+        "sbatch",
+        "--parsable",
+        *(f"--{name}={value}" for name, value in words.items()),
+        "--requeue" if _starts_again(config) else "--no-requeue",
+        *resource_options(config, planned_placement(request)),
+        f"{folder}/{SCRIPT}",
+        json.dumps(json.loads(told), separators=(",", ":")),
+        *pythons,
+    ]
+
+
+def resource_options(config: "RunConfig", placement: SlurmPlacement) -> list[str]:
+    """The options of sbatch that decide where and when a job may run."""
+    options, seconds = options_of(config), time_limit(config)
+    words = {
         "partition": options.partition,
         "account": options.account,
         "qos": options.qos,
@@ -129,24 +151,11 @@ def submission(request: LaunchRequest, folder: str, told: bytes) -> list[str]:
         "gres": placement.gres,
         "constraint": placement.constraint,
         "time": ceil(seconds / 60) if seconds is not None else None,
-        "signal": f"B:TERM@{_lead(config)}",
-        "chdir": folder,
-        "output": f"{folder}/{JOB_LOG}",
-        "open-mode": "append",
-        "export": "NONE",
     }
-    flags = ["requeue" if _starts_again(config) else "no-requeue"]
-    flags += ["exclusive"] if options.exclusive else []
-    pythons = (options.python,) if options.python else _PYTHONS
     return [
-        "sbatch",
-        "--parsable",
         *(f"--{name}={value}" for name, value in words.items() if value is not None),
-        *(f"--{flag}" for flag in flags),
+        *(["--exclusive"] if options.exclusive else []),
         *options.options,
-        f"{folder}/{SCRIPT}",
-        json.dumps(json.loads(told), separators=(",", ":")),
-        *pythons,
     ]
 
 

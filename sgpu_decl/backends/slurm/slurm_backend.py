@@ -12,6 +12,7 @@ from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
+from sgpu_decl.backends.slurm.cluster_answers import ClusterAnswers, own_cluster
 from sgpu_decl.backends.slurm.job_script import options_of
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
@@ -40,7 +41,9 @@ def open_slurm(context: "BackendContext") -> Backend:
     attempts = SlurmAttempts(launches, commands)
     pending = PendingGc(context.state_dir / "slurm-gc.json")
     return Backend(
-        survey=SlurmSurvey(context.pythons, commands),
+        survey=SlurmSurvey(
+            context.pythons, ClusterAnswers(commands, own_cluster(), context.for_apply)
+        ),
         launcher=SlurmLauncher(context, commands, launches, attempts),
         attempts=attempts,
         storage=RemoteStorage(context.layout, attempts, pending, area_with),

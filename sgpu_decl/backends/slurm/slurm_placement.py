@@ -1,7 +1,7 @@
 """Where the ranks of a run go: the plan decides it, and the launch carries it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,18 @@ class SlurmPlacement:
     def id(self) -> str:
         """It as JSON, as `LaunchInputs.placement` holds it."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """All that it asks for, by the names that limits have for it
+        (https://slurm.schedmd.com/tres.html)."""
+        found = {"node": self.nodes}
+        if self.cpus is not None:
+            found["cpu"] = self.nodes * self.cpus
+        if self.gres is not None:
+            kind = self.gres.rpartition(":")[0]
+            found |= dict.fromkeys(("gres/gpu", f"gres/{kind}"), self.nodes * self.ranks)
+        return found
 
     @classmethod
     def from_id(cls, text: str) -> "SlurmPlacement":

@@ -1,10 +1,10 @@
 """What planning asks of a cluster: its partitions, its nodes and their GPUs, and its accounts."""
 
-import getpass
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,14 +16,9 @@ from sgpu_decl.backends.remote.remote_survey import (
     unsupported_findings,
 )
 from sgpu_decl.backends.secret_resolution import missing_secrets
-from sgpu_decl.backends.slurm.cluster_state import (
-    SlurmNode,
-    SlurmPartition,
-    gpu_type,
-    parse_nodes,
-    parse_partitions,
-)
-from sgpu_decl.backends.slurm.job_script import options_of, time_limit
+from sgpu_decl.backends.slurm.cluster_state import SlurmNode, SlurmPartition, gpu_type
+from sgpu_decl.backends.slurm.job_script import options_of, resource_options, time_limit
+from sgpu_decl.backends.slurm.slurm_limits import SlurmLimits, exceeded, in_order, longest
 from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
@@ -38,14 +33,15 @@ from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.cluster_answers import ClusterAnswers
     from sgpu_decl.backends.slurm.options import SlurmOptions
-    from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
 
 Places = Mapping[str, Place]
 
 _SHOWN = 4  # nodes in a message
+_AT_ONCE = 60  # seconds
 _UNSUPPORTED = {
     "max_parallel": (
         "runs on Slurm wait for room only: nothing there counts `max_parallel`",
@@ -59,40 +55,13 @@ _UNSUPPORTED = {
 
 
 class SlurmSurvey(RemoteSurvey):
-    """Each question is asked once in a process."""
+    """See `Survey`."""
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(self, pythons: Callable[[], Pythons], commands: "SlurmCommands") -> None:
+    def __init__(self, pythons: Callable[[], Pythons], cluster: "ClusterAnswers") -> None:
         super().__init__(pythons)
-        self._commands = commands
-
-    @cached_property
-    def _nodes(self) -> Sequence[SlurmNode]:
-        return parse_nodes(
-            self._commands.ask("scontrol", "--all", "--details", "--oneliner", "show", "node")
-        )
-
-    @cached_property
-    def _partitions(self) -> Mapping[str, SlurmPartition]:
-        text = self._commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
-        return {one.name: one for one in parse_partitions(text)}
-
-    @cached_property
-    def _associations(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The accounts and qualities of service of this user; none where nobody keeps accounts."""
-        try:
-            text = self._commands.ask(
-                "sacctmgr", "--noheader", "--parsable2", "show", "associations",
-                f"user={getpass.getuser()}", "format=Account,QOS",
-            )  # fmt: skip
-        except BackendError:
-            return frozenset(), frozenset()
-        rows = [line.split("|") for line in text.split("\n") if "|" in line]
-        return (
-            frozenset(row[0] for row in rows),
-            frozenset(name for row in rows for name in row[1].split(",") if name),
-        )
+        self._cluster = cluster
 
     def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         fit = self._fit(config)
@@ -102,7 +71,11 @@ class SlurmSurvey(RemoteSurvey):
         chosen = fit.placement(options)
         nodes, ranks = f"{fit.groups} node", f"{fit.ranks} rank"
         words = f"{nodes}{'s' * (fit.groups > 1)} \N{MULTIPLICATION SIGN} "
-        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, self._partitions)}"
+        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, self._cluster.partitions)}"
+        start = self._cluster.start(tuple(resource_options(config, chosen)))
+        if start is not None:
+            words += f"; {_start_words(start)}"
+        words += self._age()
         note = Diagnostic(
             code="slurm_placement",
             severity=Severity.INFO,
@@ -122,7 +95,7 @@ class SlurmSurvey(RemoteSurvey):
     def account(self, config: "RunConfig") -> PlanPlatform:
         options = options_of(config)
         with suppress(BackendError):
-            names = [one.name for one in _chosen(options, self._partitions)]
+            names = [one.name for one in _chosen(options, self._cluster.partitions)]
             return PlanPlatform(backend="slurm", host=",".join(names))
         return PlanPlatform(backend="slurm", host=options.partition or "")
 
@@ -139,7 +112,7 @@ class SlurmSurvey(RemoteSurvey):
                 count[1] += node.free(name)
         return [
             GpuOffer(type=kind, gpus=up_to(total), free=free, total=total,
-                     where=_in(options, self._partitions))
+                     where=_in(options, self._cluster.partitions))
             for kind, (total, free) in counts.items()
         ]  # fmt: skip
 
@@ -194,15 +167,17 @@ class SlurmSurvey(RemoteSurvey):
             )
 
     def _unknown_names(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
-        accounts, qualities = self._associations
-        if not _chosen(options, self._partitions) and options.partition is None:
+        mine = self._cluster.associations
+        accounts = {one.account for one in mine}
+        qualities = {name for one in mine for name in one.qos}
+        if not _chosen(options, self._cluster.partitions) and options.partition is None:
             yield Diagnostic(
                 code="unknown_slurm_name",
                 summary="the cluster has no default partition",
                 place=places.get("backend.kind") or places.get("backend"),
-                hint=f"name one with `partition`: {names_hint('', self._partitions)}",
+                hint=f"name one with `partition`: {names_hint('', self._cluster.partitions)}",
             )
-        known = {"partition": self._partitions, "account": accounts, "qos": qualities}
+        known = {"partition": self._cluster.partitions, "account": accounts, "qos": qualities}
         for field, names in known.items():
             written = getattr(options, field)
             for name in written.split(",") if written is not None and names else ():
@@ -213,11 +188,32 @@ class SlurmSurvey(RemoteSurvey):
                         place=places.get(f"backend.{field}"),
                         hint=names_hint(name, names),
                     )
+        yield from self._closed_to(options, places)
+
+    def _closed_to(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
+        """The account or QOS that no partition of the run takes."""
+        chosen = _chosen(options, self._cluster.partitions)
+        for field in ("account", "qos"):
+            name = getattr(options, field)
+            if name is None or not chosen or any(_takes(one, field, name) for one in chosen):
+                continue
+            where = _in(options, self._cluster.partitions)
+            allowed = sorted({one for item in chosen for one in item.allowed.get(field, ())})
+            others = [
+                one.name for one in self._cluster.partitions.values() if _takes(one, field, name)
+            ]
+            hint = f"it takes {', '.join(f'`{one}`' for one in allowed)}; " if allowed else ""
+            yield Diagnostic(
+                code="slurm_not_allowed",
+                summary=f"{where} does not take the {field} `{name}`",
+                place=places.get(f"backend.{field}"),
+                hint=f"{hint}partitions that take `{name}`: {', '.join(others) or 'none'}",
+            )
 
     def _limits(
         self, config: "RunConfig", options: "SlurmOptions", places: Places
     ) -> Iterator[Diagnostic]:
-        chosen, seconds = _chosen(options, self._partitions), time_limit(config)
+        chosen, seconds = _chosen(options, self._cluster.partitions), time_limit(config)
         names = ", ".join(f"`{one.name}`" for one in chosen)
         place = places.get("backend.partition") or places.get("backend")
         if chosen and not any(one.works for one in chosen):
@@ -228,15 +224,17 @@ class SlurmSurvey(RemoteSurvey):
                 place=place,
                 hint="`sinfo --summarize` shows the others",
             )
-        longest = [one.longest for one in chosen]
-        most = max((one for one in longest if one is not None), default=None)
-        if seconds is not None and most is not None and None not in longest and seconds > most:
+        limits = {one.name: self._limits_of(options, one) for one in chosen}
+        ends = [longest(one, limits[one.name]) for one in chosen]
+        most = max(filter(None, ends), default=None)
+        if seconds is not None and most is not None and None not in ends and seconds > most[0]:
             yield Diagnostic(
                 code="over_time_limit",
                 summary=f"the run needs {duration(seconds)} with its grace and its start, and "
-                f"{names} gives {duration(most)} at most",
+                f"{most[1]} gives {duration(most[0])} at most",
                 place=places.get("timeout"),
-                hint="write a shorter `timeout`, with `resume: auto`, or name another partition",
+                hint="write a shorter `timeout`, with `resume: auto`, or name another partition"
+                + (" or `qos`" if limits[chosen[0].name] else ""),
             )
         usual = {one.usual or one.longest for one in chosen} - {None}
         if seconds is None and usual:
@@ -249,12 +247,55 @@ class SlurmSurvey(RemoteSurvey):
                 hint="write a `timeout`",
             )
 
+    def _limits_of(
+        self, options: "SlurmOptions", partition: SlurmPartition
+    ) -> Sequence[SlurmLimits]:
+        """The limits that accounting enforces for a run there."""
+        known = self._cluster.limits
+        if known is None:
+            return ()
+        mine = self._cluster.associations
+        return in_order(partition, options.qos, options.account, mine, known)
+
+    def _over_limits(
+        self, options: "SlurmOptions", places: Places, fit: NodeFit
+    ) -> Iterator[Diagnostic]:
+        """What a run asks for that none of its partitions may ever give it."""
+        chosen = _chosen(options, self._cluster.partitions)
+        resources = fit.placement(options).resources
+        over: list[str] = []
+        for partition in chosen:
+            limits = self._limits_of(options, partition)
+            found = list(exceeded(resources, limits))
+            if partition.nodes is not None and fit.groups > partition.nodes:
+                found.append(
+                    f"needs {fit.groups} nodes, and the partition `{partition.name}` allows a job "
+                    f"{partition.nodes}"
+                )
+            if not found:
+                return
+            over += found
+        if over:
+            yield Diagnostic(
+                code="over_slurm_limit",
+                summary=f"{'; '.join(dict.fromkeys(over))}: it would wait for ever",
+                place=places.get("gpus"),
+                hint="ask for less, or name another `qos`, `account` or `partition`",
+            )
+
+    def _age(self) -> str:
+        """How old the answers are that a message is about."""
+        age = self._cluster.age
+        return f" (Slurm said so {duration(age)} ago)" if age >= 1 else ""
+
     def _room(
         self, config: "RunConfig", options: "SlurmOptions", places: Places
     ) -> Iterator[Diagnostic]:
         if config.gpus % (options.gpus_per_node or 1):
             return
         fit = fit_of(config, options, self._nodes_of(options))
+        if not fit.never:
+            yield from self._over_limits(options, places, fit)
         if not (fit.never or fit.later):
             return
         what = "CPUs" if config.type.kind is GPUType.CPU else config.type.name
@@ -267,12 +308,13 @@ class SlurmSurvey(RemoteSurvey):
             yield Diagnostic(
                 code="not_now",
                 severity=Severity.WARNING,
-                summary=f"{needs}, and has to wait for room; free now: {listed or 'none'}",
+                summary=f"{needs}, and has to wait for room; free now: {listed or 'none'}"
+                f"{self._age()}",
                 place=places.get("gpus"),
                 hint="it starts as soon as there is room",
             )
             return
-        where = _in(options, self._partitions)
+        where = _in(options, self._cluster.partitions)
         offers = ", ".join(f"{one.total} {one.type}" for one in self.offers(options)) or "no GPUs"
         yield Diagnostic(
             code="never_fits",
@@ -284,8 +326,8 @@ class SlurmSurvey(RemoteSurvey):
 
     def _nodes_of(self, options: "SlurmOptions") -> Sequence[SlurmNode]:
         """The nodes of the partitions of a run."""
-        names = {one.name for one in _chosen(options, self._partitions)}
-        return [node for node in self._nodes if names & node.partitions]
+        names = {one.name for one in _chosen(options, self._cluster.partitions)}
+        return [node for node in self._cluster.nodes if names & node.partitions]
 
     def _fit(self, config: "RunConfig") -> NodeFit | None:
         options = options_of(config)
@@ -294,6 +336,20 @@ class SlurmSurvey(RemoteSurvey):
         with suppress(BackendError):
             return fit_of(config, options, self._nodes_of(options))
         return None
+
+
+def _takes(partition: SlurmPartition, field: str, name: str) -> bool:
+    """Whether a partition takes jobs of an account or a QOS. `DenyAccounts` counts only where
+    `AllowAccounts` says nothing (https://slurm.schedmd.com/slurm.conf.html#OPT_DenyAccounts)."""
+    if field in partition.allowed:
+        return name in partition.allowed[field]
+    return name not in partition.denied.get(field, ())
+
+
+def _start_words(start: int) -> str:
+    if start <= time.time() + _AT_ONCE:
+        return "Slurm would start it at once"
+    return f"Slurm would start it at {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _chosen(

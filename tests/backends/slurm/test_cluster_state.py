@@ -9,6 +9,7 @@ from sgpu_decl.backends.slurm.cluster_state import (
     parse_jobs,
     parse_nodes,
     parse_partitions,
+    parse_start,
 )
 from sgpu_decl.model.gpu import GPUType
 
@@ -119,6 +120,55 @@ def test_partitions_have_their_limits() -> None:
 
     assert (main.default, main.works, main.usual, main.longest) == (True, True, None, None)
     assert (low.default, low.works, low.usual, low.longest) == (False, False, 1800, 608_400)
+
+
+# Partitions as clusters have shown them in public, without most fields that are not read:
+# giovtorres/docker-centos7-slurm (2018); the campus cluster of Illinois (2022); a user guide with
+# `MaxCPUsPerSocket`, which is new in 23.02, here with lists of names as slurm.conf has them;
+# skypilot-org/skypilot, tests of its Slurm adaptor, with `ExclusiveTopo`, which is new in 24.05.
+PARTITIONS = (
+    "PartitionName=normal AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL "
+    "Default=YES QoS=N/A DefaultTime=5-00:00:00 DisableRootJobs=NO MaxNodes=1 MaxTime=5-00:00:00 "
+    "MinNodes=1 LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=c[1-5] Priority=50 State=UP\n"
+    "PartitionName=stat AllowGroups=acc-stat,acc-stat-qu AllowAccounts=ALL AllowQos=ALL "
+    "AllocNodes=ALL Default=NO QoS=N/A DefaultTime=00:30:00 MaxNodes=UNLIMITED "
+    "MaxTime=14-00:00:00 JobDefaults=(null) State=UP\n"
+    "PartitionName=h100 AllowGroups=ALL AllowAccounts=vision,speech DenyQos=low,debug "
+    "Default=NO QoS=gpu DefaultTime=NONE MaxNodes=3 MaxTime=3-00:00:00 MaxCPUsPerSocket=UNLIMITED "
+    "State=UP TRES=cpu=1984,node=16,billing=24320,gres/gpu=64,gres/gpu:h100=64\n"
+    "PartitionName=dev AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=YES QoS=N/A "
+    "ExclusiveTopo=NO NodeSets=ALL MaxNodes=UNLIMITED MaxTime=UNLIMITED State=UP\n"
+)
+
+
+def test_partitions_of_many_versions_say_whom_they_take() -> None:
+    normal, stat, h100, dev = parse_partitions(PARTITIONS)
+
+    assert [one.nodes for one in (normal, stat, h100, dev)] == [1, None, 3, None]
+    assert (h100.qos, dev.qos) == ("gpu", "")
+    assert h100.allowed == {"account": {"vision", "speech"}}
+    assert h100.denied == {"qos": {"low", "debug"}}
+    assert (normal.allowed, dev.denied) == ({}, {})
+
+
+JOB_5 = "sbatch: Job 5 to start at"
+RESOURCES = "using 8 processors on nodes g[03-04] in partition gpu\n"
+
+
+# `Job [0-9]+ to start at [0-9]+` is what Slurm's own tests expect (testsuite, test_test_only); the
+# forms are those in 22.05's `sbatch`, and the letter that newer versions put behind the time.
+@pytest.mark.parametrize(
+    ("said", "start"),
+    [
+        (f"{JOB_5} 1796065512 {RESOURCES}", 1_796_065_512),
+        (f"{JOB_5} 1790738146 a {RESOURCES}", 1_790_738_146),
+        (f"{JOB_5} 1790738146 on cluster c2 {RESOURCES}", 1_790_738_146),
+        ("allocation failure: Requested node configuration is not available\n", None),
+        (f"{JOB_5} 2019-08-06T10:54:01 {RESOURCES}", None),
+    ],
+)
+def test_the_start_that_slurm_predicts_is_read(said: str, start: int | None) -> None:
+    assert parse_start(said) == start
 
 
 def test_jobs_are_read_and_lines_that_are_none_are_not() -> None:

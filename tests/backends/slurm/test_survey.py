@@ -1,6 +1,8 @@
 """What a plan says of a cluster with Slurm."""
 
 import os
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ def test_a_run_that_fits_is_told_its_nodes(bench: BackendBench) -> None:
     found = checks(bench, gpus=4)
 
     assert [*found] == ["slurm_placement"]
-    assert found["slurm_placement"]["summary"].startswith("2 nodes \N{MULTIPLICATION SIGN} 2 ranks")
+    words = found["slurm_placement"]["summary"]
+    assert words.startswith("2 nodes \N{MULTIPLICATION SIGN} 2 ranks")
+    assert words.endswith("Slurm would start it at once")
 
 
 def test_what_never_fits_is_said_with_what_nodes_have(bench: BackendBench) -> None:
@@ -56,16 +60,60 @@ def test_names_that_slurm_does_not_know_are_refused_with_the_nearest(bench: Back
     assert found["hint"] == "did you mean `main`?"
 
 
-def test_accounts_are_checked_where_there_is_accounting(
-    bench: BackendBench, tmp_path: Path
-) -> None:
+@pytest.fixture
+def accounting(bench: BackendBench, tmp_path: Path) -> None:
+    """Programs that say what a cluster with accounting does; a real one needs a database."""
+    del bench
+    say = {
+        "associations": "Account|Partition|QOS|Def QOS|MaxWall|GrpTRES\n"
+        "vision||normal,high|normal|2:00:00|\nspeech||normal|normal||\n",
+        "qos": "Name|Flags|MaxTRES\nnormal||\nhigh|DenyOnLimit|gres/gpu=2\n",
+        "config": "AccountingStorageEnforce = associations,limits,qos\n",
+    }
+    for name, text in say.items():
+        (tmp_path / name).write_text(text)
     program = tmp_path / "bin/sacctmgr"
-    program.write_text("#!/bin/sh\necho 'vision|normal,high'\necho 'speech|normal'\n")
+    program.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/$3"\n')
     program.chmod(0o755)
+    own = tmp_path / "bin/scontrol"
+    real = shutil.which("scontrol")
+    own.write_text(f"""#!/bin/sh
+echo "$*" >> {tmp_path}/asked
+if [ "$*" = 'show config' ]; then exec cat {tmp_path}/config; fi
+exec {real} "$@"
+""")
+    own.chmod(0o755)
 
-    assert "unknown_slurm_name" not in checks(bench, backend={"account": "vision", "qos": "high"})
+
+@pytest.mark.usefixtures("accounting")
+def test_accounts_and_their_limits_are_checked_where_there_is_accounting(
+    bench: BackendBench,
+) -> None:
+    assert [*checks(bench, backend={"account": "vision", "qos": "high"})] == ["slurm_placement"]
     found = checks(bench, backend={"account": "vison"})["unknown_slurm_name"]
     assert found["hint"] == "did you mean `vision`?"
+
+    over = checks(bench, gpus=4, backend={"account": "vision", "qos": "high"})["over_slurm_limit"]
+    assert over["summary"].startswith("needs 4 GPUs, and the QOS `high` allows 2")
+    late = checks(bench, timeout="3h", backend={"account": "vision"})["over_time_limit"]
+    assert "the account `vision` gives 2 h" in late["summary"]
+
+
+@pytest.mark.usefixtures("accounting")
+def test_answers_are_kept_ten_minutes_with_their_age_and_asked_again_by_apply(
+    bench: BackendBench, tmp_path: Path
+) -> None:
+    first = checks(bench)["slurm_placement"]["summary"]
+    assert first.endswith("Slurm would start it at once")
+    asked = len((tmp_path / "asked").read_text().split("\n"))
+    for answer in (Path(bench._environ["XDG_CACHE_HOME"]) / "sgpu/slurm").iterdir():
+        os.utime(answer, (time.time() - 120,) * 2)
+
+    assert "(Slurm said so 2 m" in checks(bench)["slurm_placement"]["summary"]
+    assert len((tmp_path / "asked").read_text().split("\n")) == asked
+    bench.declare("value", args={"gate": "/"})
+    bench("apply", "-y", "--detach", "-o", "json")
+    assert len((tmp_path / "asked").read_text().split("\n")) > asked
 
 
 def test_the_gpus_of_a_partition_are_offered(bench: BackendBench) -> None:

@@ -1,0 +1,115 @@
+"""What a cluster says of itself while a plan is made.
+
+Answers are kept for ten minutes, because each question holds up the controller of a whole cluster;
+a plan says how old they are. A plan that is applied at once asks again.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from sgpu_decl.backends.answer_cache import AnswerCache
+from sgpu_decl.backends.slurm.cluster_state import (
+    SlurmNode,
+    SlurmPartition,
+    parse_nodes,
+    parse_partitions,
+    parse_start,
+)
+from sgpu_decl.backends.slurm.slurm_limits import (
+    ASSOCIATION,
+    QOS,
+    SlurmAssociation,
+    SlurmLimits,
+    enforces_limits,
+    parse_associations,
+    parse_qos,
+)
+from sgpu_decl.errors import BackendError
+
+if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
+    from sgpu_decl.model.jsonable import Json
+
+_SCONTROL = ("scontrol", "--all", "--oneliner")
+_SACCTMGR = ("sacctmgr", "--parsable2")
+# It says it on stderr. A controller with a long queue may take long to say it.
+_TEST_ONLY = ("sh", "-c", 'exec timeout 10 sbatch --test-only "$@" --wrap=true 2>&1', "sbatch")
+_PATIENCE = 5.0  # seconds for all predictions of a plan: behind a long queue each takes its time
+
+
+class ClusterAnswers:
+    """Each question is asked once in a process, and raises BackendError.
+
+    Args:
+        cluster: what names the cluster and its user.
+        for_apply: whether the plan is applied at once, so that nothing old counts.
+    """
+
+    def __init__(
+        self, commands: "SlurmCommands", cluster: Sequence[str], for_apply: Callable[[], bool]
+    ) -> None:
+        self._commands = commands
+        self._kept = AnswerCache("slurm", lambda: cluster)
+        self._for_apply = for_apply
+        self._spent = 0.0
+        self.age = 0.0
+        """Seconds of the oldest answer that was used."""
+        self.start = cache(self._start)
+
+    @cached_property
+    def nodes(self) -> Sequence[SlurmNode]:
+        return parse_nodes(self._ask(*_SCONTROL, "--details", "show", "node"))
+
+    @cached_property
+    def partitions(self) -> Mapping[str, SlurmPartition]:
+        text = self._ask(*_SCONTROL, "show", "partition")
+        return {one.name: one for one in parse_partitions(text)}
+
+    @cached_property
+    def associations(self) -> Sequence[SlurmAssociation]:
+        """Those of this user; none where nobody keeps accounts."""
+        with suppress(BackendError):
+            user = f"user={self._commands.ask('id', '-un').strip()}"
+            columns = f"format={','.join(ASSOCIATION)}"
+            return parse_associations(self._ask(*_SACCTMGR, "show", "associations", user, columns))
+        return ()
+
+    @cached_property
+    def limits(self) -> Mapping[str, SlurmLimits] | None:
+        """Those of QOS, by name; None where the cluster does not enforce limits."""
+        with suppress(BackendError):
+            if self.associations and enforces_limits(self._ask("scontrol", "show", "config")):
+                return parse_qos(self._ask(*_SACCTMGR, "show", "qos", f"format={','.join(QOS)}"))
+        return None
+
+    def _start(self, options: tuple[str, ...]) -> int | None:
+        """When Slurm would start a job that is submitted now with these options, in seconds since
+        1970; None where it does not tell."""
+        words = (*_TEST_ONLY, *options)
+        if self._spent > _PATIENCE:
+            return None
+        began = time.monotonic()
+        try:
+            return parse_start(self._ask(*words))
+        except BackendError:
+            return None
+        finally:
+            self._spent += time.monotonic() - began
+
+    def _ask(self, *words: str) -> str:
+        question: Json = list(words)
+        if not self._for_apply() and isinstance(answer := self._kept.cached(question), str):
+            self.age = max(self.age, self._kept.age(question))
+            return answer
+        said = self._commands.ask(*words)
+        self._kept.remember(question, said)
+        return said
+
+
+def own_cluster() -> Sequence[str]:
+    """What names the cluster of this machine, and who asks."""
+    return (os.environ.get("SLURM_CONF", ""), os.uname().nodename, str(os.getuid()))
