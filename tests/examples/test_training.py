@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from sgpu_decl.agent.system import processes
 from tests.examples.conftest import EXAMPLES
+from tests.ssh_server import SshServer
 
 Copied = Callable[[str], Any]  # gives an Example of conftest.py
 
@@ -102,6 +103,42 @@ def test_two_nodes_of_a_ray_cluster_train_as_this_machine_does(
     assert (run["state"], run["backend"]) == ("succeeded", "ray")
     assert [rank["node_rank"] for rank in run["ranks"]] == [0, 1]
     assert planned.returncode == 0
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that ssh reaches as `box`."""
+    server = SshServer(tmp_path / "box")
+    monkeypatch.setenv("PATH", f"{server.path}{os.pathsep}{os.environ['PATH']}")
+    yield
+    server.close()
+
+
+@pytest.mark.torch
+@pytest.mark.mlflow
+@pytest.mark.expensive
+@pytest.mark.parametrize("target", ["slurm", "box"])
+def test_a_cluster_with_slurm_and_a_machine_by_ssh_train_as_this_machine_does(
+    trained: Any, short: tuple[str, ...], target: str, request: pytest.FixtureRequest,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    where = request.getfixturevalue(target)
+    for name, value in where.environ.items() if target == "slurm" else ():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "storage").mkdir()
+    words = ("-t", target, *short, "--set", f"backend.storage={tmp_path / 'storage'}")
+    # Ranks get no MLflow run there. MLflow's own default is a file of their working folder, which
+    # two ranks of one machine cannot make at once.
+    made = f"sqlite:///{trained.folder / '.sgpu/mlflow.db'}"
+    words += ("--set", f"backend.python={sys.executable}", "run.yaml")
+    words = ("--set", f"env.variables.MLFLOW_TRACKING_URI={made}", *words)
+
+    applied = trained.sgpu("apply", "-y", *words)
+
+    assert applied.returncode == 0, applied.stderr
+    values = [item["value"] for item in trained.data("results", "fsdp", "-t", target)["results"]]
+    assert values == [item["value"] for item in trained.data("results", "fsdp")["results"]]
+    assert trained.sgpu("plan", "--detailed-exitcode", *words).returncode == 0
 
 
 BREAKS_OFF = """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Places = Mapping[str, Place]
 
 _SHOWN = 4  # nodes in a message
-_AT_ONCE = 60  # seconds
+_AT_ONCE, _FAR = 60, 366 * 86_400  # seconds
 _UNSUPPORTED = {
     "max_parallel": (
         "runs on Slurm wait for room only: nothing there counts `max_parallel`",
@@ -129,7 +129,7 @@ class SlurmSurvey(RemoteSurvey):
         found = [
             *self._rules(config, places, folder, called=called),
             *missing_secrets(config.secrets, places, os.environ, folder),
-            *storage_findings(os.path.expanduser(options.storage), places),
+            *storage_findings(_storage_root(options), places),
         ]
         if config.mlflow.enabled:
             found += tracking_findings(config, places, os.environ)
@@ -346,9 +346,19 @@ def _takes(partition: SlurmPartition, field: str, name: str) -> bool:
     return name not in partition.denied.get(field, ())
 
 
+def _storage_root(options: "SlurmOptions") -> str:
+    """The folder that has to be there before the first launch: `storage`, or the home in which a
+    launch makes the one that nobody has named."""
+    folder = os.path.expanduser(options.storage)
+    named = "storage" in options.model_fields_set or os.path.lexists(folder)
+    return folder if named else os.path.expanduser("~")
+
+
 def _start_words(start: int) -> str:
     if start <= time.time() + _AT_ONCE:
         return "Slurm would start it at once"
+    if start > time.time() + _FAR:  # behind jobs without a time limit
+        return "Slurm cannot tell when it would start it"
     return f"Slurm would start it at {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC"
 
 
