@@ -1,4 +1,4 @@
-"""What sgpu assumes of Databricks, and profiles: what was found of it in one workspace.
+"""What sgpu assumes of Databricks and of Slurm, and profiles: what was found in one workspace.
 
 `assumptions.yaml` has the facts. The workspace emulator behaves as a profile says, and `sgpu
 doctor` writes one.

@@ -14,6 +14,8 @@ from sgpu_decl.model.gpu import GPUType, type_of_device, type_of_name
 
 JOB_FORMAT = "%i|%j|%T|%r|%S|%e"
 """What `parse_jobs` reads, with SLURM_TIME_FORMAT=%s: https://slurm.schedmd.com/squeue.html"""
+ACCOUNTED = "JobIDRaw,JobName,State,Reason,Start,End"
+"""The same columns in accounting, with `--parsable2`: https://slurm.schedmd.com/sacct.html"""
 
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z_]+)=(\S*)")
 _GPUS = re.compile(r"(?:^|,)gpu(?::([^:,(]+?))??(?::no_consume)?(?::(\d+))?(?=[(,]|$)")
@@ -101,19 +103,19 @@ def parse_partitions(text: str) -> tuple[SlurmPartition, ...]:
 def parse_start(text: str) -> int | None:
     """When a job would start, in seconds since 1970: what `sbatch --test-only` says with
     SLURM_TIME_FORMAT=%s (https://slurm.schedmd.com/sbatch.html#OPT_test-only). A letter may follow
-    the time, and the name of a cluster."""
+    the time, and the name of a cluster. Evidence: E4."""
     match = _START.search(text)
     return int(match[1]) if match is not None else None
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:
-    """The jobs in lines of `JOB_FORMAT`."""
+    """The jobs in lines of `JOB_FORMAT`, or of `ACCOUNTED`, which has `CANCELLED by 1000`."""
     rows = [
         line.split("|") for line in text.split("\n") if line.count("|") == JOB_FORMAT.count("|")
     ]
     return tuple(
         SlurmJob(
-            id=row[0], name=row[1], state=row[2], reason=row[3],
+            id=row[0], name=row[1], state=row[2].partition(" ")[0], reason=row[3],
             started_at=_number(row[4]), ended_at=_number(row[5]),
         )
         for row in rows

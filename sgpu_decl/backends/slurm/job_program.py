@@ -9,7 +9,7 @@ told is one argument in JSON (`job_script.SlurmNodeProgram`).
 
 Two jobs may have been submitted for one launch, where an answer of Slurm was lost. The one that
 makes the file `claim.json` has the launch; the other ends at once. A job that Slurm starts again
-keeps its id (https://slurm.schedmd.com/scontrol.html#OPT_requeue), and so its launch.
+keeps its id (https://slurm.schedmd.com/scontrol.html#OPT_requeue), and so its launch. Evidence: E1.
 
 Each node has its stdin from `job`: a line with the values of secrets, and then the end that asks
 it to stop. (srun 22.05 ends its tasks by SIGKILL when it gets SIGTERM itself.)
@@ -153,7 +153,7 @@ def _refusal(folder: str) -> str | None:
 
 
 def _claim(folder: str, own: dict[str, str]) -> dict[str, str]:
-    """Take a launch, or return who has it. `link` is atomic on NFS, too."""
+    """Take a launch, or return who has it. `link` is atomic on NFS, too. Evidence: E2."""
     draft = f"{folder}/.claim-{own['job']}"
     with open(draft, "w") as file:
         json.dump(own, file)

@@ -121,6 +121,9 @@ class SlurmAttempts(RemoteAttempts):
         if started and time.monotonic() - self._running.get(record.token, 0.0) < _SELDOM:
             return SlurmJob(id=note["job"], name=note["name"], state="RUNNING")
         jobs = self.jobs(record, marker)
+        if not jobs and note.get("state") != "ended":
+            known = self._commands.accounted(note.get("job", marker["job"]))
+            jobs = [one for one in known if one.state not in WAITING | ACTIVE]
         alive = [one for one in jobs if one.state in WAITING | ACTIVE]
         job = next(iter(alive or jobs), None)
         if started and job is not None and job.state == "RUNNING":

@@ -5,8 +5,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
-from sgpu_decl.backends.slurm.cluster_state import JOB_FORMAT, SlurmJob, parse_jobs
+from sgpu_decl.backends.slurm.cluster_state import ACCOUNTED, JOB_FORMAT, SlurmJob, parse_jobs
 from sgpu_decl.errors import BackendError
 
 SILENT = "slurm_silent"
@@ -18,6 +19,7 @@ _FRESH = 3.0  # seconds for which a list of jobs is used
 _OPTIONS = ("SLURM_", "SLURMD_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCT_")
 _KEPT = ("SLURM_CONF",)
 _SQUEUE = ("squeue", "--noheader", "--states=all", f"--format={JOB_FORMAT}")
+_SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
 _SHOWN = 400  # characters of what a command said
 
 
@@ -69,6 +71,13 @@ class SlurmCommands:
                 raise
             return ()
 
+    def accounted(self, number: str) -> Sequence[SlurmJob]:
+        """The job of that id as accounting has it, which does not forget it; empty where nobody
+        keeps accounts."""
+        with suppress(BackendError):
+            return parse_jobs(self.ask(*_SACCT, f"--jobs={number}"))
+        return ()
+
     def _away(self, why: str) -> BackendError:
         error = BackendError(
             f"Slurm does not answer: {why}",
@@ -82,7 +91,7 @@ class SlurmCommands:
     def jobs(self, name: str, *, fresh: bool = False) -> Sequence[SlurmJob]:
         """The jobs of that name that Slurm knows: also those that ended not long ago
         (`MinJobAge`, https://slurm.schedmd.com/slurm.conf.html). All names that were asked for
-        lately are asked for at once. Raises BackendError."""
+        lately are asked for at once. Evidence: E3. Raises BackendError."""
         with self._lock:
             now = time.monotonic()
             if fresh or not self._jobs.get(name) or now - self._asked[name] > _FRESH:

@@ -88,7 +88,7 @@ def in_order(
 ) -> list[SlurmLimits]:
     """The limits for a job, those that decide first: of the QOS of its partition, of its own QOS,
     of its association. Where a QOS has the flag `OverPartQOS`, it comes before that of the
-    partition (https://slurm.schedmd.com/resource_limits.html#hierarchy)."""
+    partition (https://slurm.schedmd.com/resource_limits.html#hierarchy). Evidence: E5."""
     mine = [
         one
         for one in associations

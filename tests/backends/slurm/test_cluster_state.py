@@ -168,6 +168,7 @@ RESOURCES = "using 8 processors on nodes g[03-04] in partition gpu\n"
     ],
 )
 def test_the_start_that_slurm_predicts_is_read(said: str, start: int | None) -> None:
+    """See `slurm-test-only`."""
     assert parse_start(said) == start
 
 
@@ -178,3 +179,16 @@ def test_jobs_are_read_and_lines_that_are_none_are_not() -> None:
         SlurmJob(id="7", name="a-1", state="PENDING", reason="Priority", started_at=1_700_000_000),
         SlurmJob(id="8", name="a-1", state="FAILED", reason="None", started_at=1, ended_at=2),
     )
+
+
+def test_jobs_of_accounting_have_the_first_word_of_their_state() -> None:
+    """As `sacct --allocations --noheader --parsable2` of a public cluster has said it (2026)."""
+    text = (
+        "301099|loop|TIMEOUT|None|1788547933|1788632544\n"
+        "314831|loop|CANCELLED by 30154|None|None|1788699549\n"
+    )
+
+    timeout, cancelled = parse_jobs(text)
+
+    assert (timeout.state, timeout.ended_at) == ("TIMEOUT", 1_788_632_544)
+    assert (cancelled.state, cancelled.started_at) == ("CANCELLED", None)

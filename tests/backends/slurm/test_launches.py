@@ -60,7 +60,8 @@ def test_killed_around_the_submission_there_is_one_run(
 def test_a_submission_that_comes_late_ends_at_once(
     slurm: SlurmCluster, bench: BackendBench, sbatch: LossySbatch
 ) -> None:
-    """The client is killed, and its request reaches Slurm when the next apply has launched."""
+    """The client is killed, and its request reaches Slurm when the next apply has launched. This
+    needs `slurm-job-name` and `slurm-claim-link`."""
     bench.declare("value", args={"gate": str(bench.gate)})
     sbatch.next("late")
     assert _killed_apply(bench) == -signal.SIGKILL

@@ -69,7 +69,7 @@ def test_what_a_job_may_never_get_is_said_with_who_forbids_it() -> None:
 
 
 def test_the_first_place_that_has_a_limit_decides() -> None:
-    """The QOS of the partition, that of the job, the association: the one for the partition."""
+    """See `slurm-limit-order`. An association of one partition comes before that of all."""
     mine = parse_associations(FARMSHARE)
     known = {
         "p": SlurmLimits(owner="p", most={"node": 9}),

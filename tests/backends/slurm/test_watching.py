@@ -15,6 +15,7 @@ from sgpu_decl.agent.system.processes import command_line
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, until
 from sgpu_decl.testing.slurm_cluster import SlurmCluster, slurm_cluster
 from tests.backends.slurm.conftest import Benches
+from tests.lossy_sbatch import LossySbatch
 
 AGAIN = {"max": 1, "on": ["infra"]}
 PROGRAM = """
@@ -120,6 +121,7 @@ def test_a_lost_node_ends_a_run_as_a_failure_of_nodes(
 def test_a_run_that_retry_covers_starts_again_where_a_node_is_lost(
     slurm: SlurmCluster, bench: BackendBench
 ) -> None:
+    """See `slurm-restarted-job`."""
     declared(
         bench, "patient", like="pair", args={"gate": str(bench.gate)}, retry=AGAIN,
         env={"secrets": {"WORD": "env:THE_WORD"}},
@@ -349,3 +351,24 @@ def test_a_job_that_left_no_word_and_is_forgotten_is_lost(
 
     run = bench.ended()
     assert (run["state"], run["first_cause"]["class"]) == ("lost", "supervisor_lost")
+
+
+@pytest.mark.expensive
+def test_accounting_says_how_a_job_ended_that_slurm_has_forgotten(
+    forgetful: tuple[SlurmCluster, BackendBench], sbatch: LossySbatch
+) -> None:
+    """A program answers in place of `sacct`, which needs a database."""
+    cluster, bench = forgetful
+    cluster.command("scontrol", "update", "PartitionName=main", "State=DOWN")
+    bench.declare("value", args={"gate": str(bench.gate)})
+    bench.launched()
+    job = bench.status()["links"]["job"]
+    program = sbatch.folder / "sacct"
+    program.write_text(f"#!/bin/sh\necho '{job}|hello|NODE_FAIL|None|1788547933|1788632544'\n")
+    program.chmod(0o755)
+
+    cluster.command("scancel", job)
+    until(lambda: job not in cluster.command("squeue", "--states=all", "--format=%i"))
+    run = bench.ended()
+
+    assert (run["state"], run["first_cause"]["class"]) == ("failed", "node_lost")
