@@ -288,8 +288,7 @@ class Session:
         from sgpu_decl.model.plan_options import PlanOptions
         from sgpu_decl.planning.preparation import prepare
 
-        self._project.guarded = not (for_apply or trust_project)
-        self._project.for_apply = for_apply
+        self._project.for_apply, self._project.guarded = for_apply, not (for_apply or trust_project)
         commit = None
         if base is not None:
             from sgpu_decl.planning.base_files import resolve_base

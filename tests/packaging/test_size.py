@@ -15,7 +15,7 @@ LINES = {
     "agent": 18_950,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 31_550,
+    "backends": 31_950,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,

@@ -12,8 +12,8 @@ from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
-from sgpu_decl.backends.slurm.cluster_answers import ClusterAnswers, own_cluster
 from sgpu_decl.backends.slurm.job_script import options_of
+from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers, own_cluster
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 from sgpu_decl.backends.slurm.slurm_launcher import SlurmLauncher
@@ -42,7 +42,7 @@ def open_slurm(context: "BackendContext") -> Backend:
     pending = PendingGc(context.state_dir / "slurm-gc.json")
     return Backend(
         survey=SlurmSurvey(
-            context.pythons, ClusterAnswers(commands, own_cluster(), context.for_apply)
+            context.pythons, SlurmAnswers(commands, own_cluster(), context.for_apply)
         ),
         launcher=SlurmLauncher(context, commands, launches, attempts),
         attempts=attempts,

@@ -33,8 +33,8 @@ from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.slurm.cluster_answers import ClusterAnswers
     from sgpu_decl.backends.slurm.options import SlurmOptions
+    from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
 
@@ -59,7 +59,7 @@ class SlurmSurvey(RemoteSurvey):
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(self, pythons: Callable[[], Pythons], cluster: "ClusterAnswers") -> None:
+    def __init__(self, pythons: Callable[[], Pythons], cluster: "SlurmAnswers") -> None:
         super().__init__(pythons)
         self._cluster = cluster
 

@@ -51,6 +51,7 @@ _REASONS = {
     "PartitionTimeLimit": "a partition that allows its `timeout`",
     "PartitionNodeLimit": "a partition that allows so many nodes",
     "ReqNodeNotAvail": "nodes that are down or reserved",
+    "Nodes required for job are DOWN": "nodes that are down, drained or reserved",
     "Reservation": "its reservation",
     "Licenses": "a license",
     "JobArrayTaskLimit": "the other jobs of its array",

@@ -41,7 +41,7 @@ _TEST_ONLY = ("sh", "-c", 'exec timeout 10 sbatch --test-only "$@" --wrap=true 2
 _PATIENCE = 5.0  # seconds for all predictions of a plan: behind a long queue each takes its time
 
 
-class ClusterAnswers:
+class SlurmAnswers:
     """Each question is asked once in a process, and raises BackendError.
 
     Args:
