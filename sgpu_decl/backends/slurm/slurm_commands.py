@@ -81,7 +81,8 @@ class SlurmCommands:
     def _away(self, why: str) -> BackendError:
         error = BackendError(
             f"Slurm does not answer: {why}",
-            hint="see `scontrol ping`; jobs go on without it: try again",
+            hint="see `scontrol ping`; where it cannot authenticate, `munge` does not run on this "
+            "machine; jobs go on without it: try again",
             code=SILENT,
         )
         error.retryable = True

@@ -85,6 +85,10 @@ def test_an_attempt_that_ended(
     ("seen", "words"),
     [
         (job("PENDING", "Priority"), "jobs of higher priority"),
+        (
+            job("PENDING", "Nodes required for job are DOWN, DRAINED or reserved for jobs"),
+            "nodes that are down, drained or reserved",
+        ),
         (job("PENDING", "JobHeldUser"), "its user, who holds it (`scontrol release`)"),
         (job("PENDING", "QOSMaxGRESPerUser"), "a limit of its account or QOS (QOSMaxGRESPerUser)"),
         (job("PENDING", "ReqNodeNotAvail, UnavailableNodes:n2"), "nodes that are down or reserved"),

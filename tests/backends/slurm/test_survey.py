@@ -140,6 +140,16 @@ def test_a_folder_that_this_machine_does_not_have_is_refused(bench: BackendBench
     assert "bad_storage" in checks(bench, backend={"storage": "/no/such/folder"})
 
 
+def test_the_folder_that_nobody_named_is_made_by_the_first_launch(
+    bench: BackendBench, tmp_path: Path
+) -> None:
+    bench._environ["HOME"] = str(tmp_path)
+    bench.declare("value", backend={"kind": "slurm"}, args={"gate": str(bench.gate)})
+
+    assert bench.ran()["state"] == "succeeded"
+    assert (tmp_path / ".local/share/sgpu/slurm").is_dir()
+
+
 def test_without_slurm_a_plan_says_where_there_is_one(benches: Benches) -> None:
     cluster = SlurmCluster(folder=Path("/no/such/folder"), keeper=0)
     bench = benches(cluster)
