@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 
 from sgpu_decl.agent.attempt import attempt_status
-from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
+from sgpu_decl.agent.attempt.attempt_files import OUTCOME, SPEC, read_json
 from sgpu_decl.agent.attempt.host_record import read_record
 from sgpu_decl.agent.attempt.previous_output import holds_files
 from sgpu_decl.agent.attempt.staged_folder import (
@@ -35,6 +35,7 @@ from sgpu_decl.agent.box.environment_requests import collect_environments
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import AGENT, launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
+from sgpu_decl.agent.several_nodes.host_node import MEETING
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
 from sgpu_decl.agent.system.safe_files import regular_opener
 
@@ -92,18 +93,20 @@ def staged(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 
 def start(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
-    """Start what was staged, with the values of its `secrets`, unless it was started before."""
-    folder, token = _folder(root, message), str(message["token"])
-    if launched(folder) and holds_launch(folder, token):
-        return {}, b""
-    try:
-        launch(folder, token=token, secrets=message["secrets"])
-    except OSError:
-        if launched(folder) and holds_launch(folder, token):
-            return {}, b""  # by another one, meanwhile
-        if not holds_launch(folder, token) or give_up(folder):
-            raise
-    return {}, b""
+    """Start what was staged, with the values of its `secrets`, unless it was started before. Of
+    several hosts, `node` says which one it is; the first answers with what the others need of it,
+    as `meeting`, unless the attempt is over."""
+    folder, token, node = _folder(root, message), str(message["token"]), message.get("node")
+    if not (launched(folder) and holds_launch(folder, token)):
+        try:
+            launch(folder, token=token, secrets=message["secrets"], node=node)
+        except OSError:
+            if launched(folder) and holds_launch(folder, token):
+                pass  # by another one, meanwhile
+            elif not holds_launch(folder, token) or give_up(folder):
+                raise
+    over = os.path.exists(os.path.join(folder, OUTCOME))
+    return {"meeting": None if over or node is None else read_json(folder, MEETING)}, b""
 
 
 def look(root: str, message: dict[str, Any], _: RequestContent) -> Answer:

@@ -15,7 +15,7 @@ import sys
 import threading
 
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, read_head
-from sgpu_decl.agent.system import host_locks
+from sgpu_decl.agent.system import host_locks, processes
 from sgpu_decl.agent.system.marked_answer import MARK
 
 TYPE_CHECKING = False
@@ -73,7 +73,17 @@ def _hello(root: str) -> dict[str, Any]:
         "shared_gpu_locks": host_locks.shared_gpu_locks(),
         "port_locks": host_locks.host_lock_folder("ports"),
         "processors": len(os.sched_getaffinity(0)),
+        "machine": f"{os.uname().machine}",
+        "boot": processes.boot_id(),
+        "address": _own_address(),
     }
+
+
+def _own_address() -> str:
+    """The address at which this login has reached this machine, behind any jump host. Source:
+    `SSH_CONNECTION` in https://man.openbsd.org/ssh#ENVIRONMENT"""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    return words[2] if len(words) == 4 else ""
 
 
 def _operations() -> dict[str, Operation]:
@@ -82,12 +92,14 @@ def _operations() -> dict[str, Operation]:
         box_facts,
         code_requests,
         environment_requests,
+        reach_requests,
     )
 
     return {
         **box_facts.OPERATIONS,
         **code_requests.OPERATIONS,
         **environment_requests.OPERATIONS,
+        **reach_requests.OPERATIONS,
         **attempt_requests.OPERATIONS,
     }
 

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
     from sgpu_decl.agent.launching.warm_calls import WarmServer
 
@@ -29,6 +30,7 @@ def launch(
     *,
     secrets: Mapping[str, str],
     token: str | None = None,
+    node: Mapping[str, Any] | None = None,
     server: LaunchServer | WarmServer | None = None,
 ) -> None:
     """Start the agent for a prepared attempt folder and return once its supervisor is up.
@@ -38,6 +40,7 @@ def launch(
 
     Args:
         token: that of the launch. The agent refuses a folder that holds another one.
+        node: which one this is of several hosts; see `several_nodes.host_node`.
         server: forks the agent. Without one, an interpreter is started for this launch alone.
 
     Raises:
@@ -45,7 +48,9 @@ def launch(
     """
     path = os.path.abspath(folder)
     environ = dict(os.environ)
-    claimed = {} if token is None else {"token": token}
+    claimed: dict[str, Any] = {} if token is None else {"token": token}
+    if node is not None:
+        claimed["node"] = dict(node)
     variables = json.dumps({"secrets": dict(secrets), "environ": environ, **claimed}).encode()
     log = os.open(
         os.path.join(path, "agent.log"),

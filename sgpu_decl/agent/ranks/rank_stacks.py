@@ -56,7 +56,7 @@ def rank_stacks(folder: str, ranks: Collection[int] | None) -> list[dict[str, An
     answers = [
         {"rank": rank["rank"], "pid": rank["pid"], "stack": None, "reason": None}
         for rank in status.get("ranks") or ()
-        if rank["state"] == "running" and (ranks is None or rank["rank"] in ranks)
+        if rank["state"] == "running" and "pid" in rank and (ranks is None or rank["rank"] in ranks)
     ]
     readable = [answer for answer in answers if processes.carries(answer["pid"], cookie)]
     for answer in answers:

@@ -11,9 +11,12 @@ host, and sends it with the start. A node whose code or environment is missing s
 starts no ranks: agent 0 then reports one error that names the node.
 
     follower ─▶ agent 0   ended {rank, ...} · refused · ready · stalled · idle {outcome} · signal
-                          · swept {left, usage} · ray {...} · monitor {seen or looks}
+                          · swept {left, usage} · ray {...} · monitor {seen or looks} · held
     agent 0 ─▶ follower   start {restart, port, env, own} · tracked · stacks · stop · kill
-                          · finish {outcome} · ray {...}
+                          · finish {outcome} · ray {...} · queue
+
+Nodes that other runs share wait for their devices one after the other, in an order that all runs
+keep: so of two runs, none holds what the other one waits for. They join before that.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ import os
 import time
 
 from sgpu_decl.agent.attempt.monitor_files import idle_pause, monitored, usage_in
-from sgpu_decl.agent.attempt.outcome import Outcome
+from sgpu_decl.agent.attempt.outcome import Outcome, failed
 from sgpu_decl.agent.attempt.previous_output import left_output
 from sgpu_decl.agent.attempt.verdict import RankEnding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Protocol
 
     from sgpu_decl.agent.attempt.attempt_record import AttemptRecord
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 
 SILENCE = 10.0
 _PATIENCE = 600.0  # seconds until all nodes must have joined, without a startup_timeout
+_SOON = 120.0  # the same for nodes with turns, which are all started before devices are waited for
 
 
 class Node:
@@ -69,10 +73,13 @@ class Node:
         spec_hash: a hash over what all nodes must have alike.
         unprepared: if ranks cannot start on this node, the class of that failure and a summary.
         restart: how often ranks were started before.
+        turns: the numbers of nodes that other runs share, in the order in which they wait.
+        own_folder: whether the run's folder on this machine is that of this node alone.
     """
 
     __slots__ = (
-        "address", "count", "number", "port", "restart", "silence", "spec_hash", "unprepared",
+        "address", "count", "number", "own_folder", "port", "restart", "silence", "spec_hash",
+        "turns", "unprepared",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +93,11 @@ class Node:
         spec_hash: str = "",
         unprepared: tuple[str, str] | None = None,
         restart: int = 0,
+        turns: Sequence[int] = (),
+        own_folder: bool = False,
     ) -> None:
+        self.turns = turns
+        self.own_folder = own_folder
         self.number = number
         self.count = count
         self.address = address
@@ -98,7 +109,9 @@ class Node:
 
     def records(self, run_dir: str) -> str:
         """Return the folder of this node's own records; nodes may share the run's folder."""
-        return run_dir if self.number == 0 else os.path.join(run_dir, "nodes", str(self.number))
+        if self.number == 0 or self.own_folder:
+            return run_dir
+        return os.path.join(run_dir, "nodes", str(self.number))
 
     def local_world_size(self, spec: Mapping[str, Any]) -> int:
         return int(spec["world_size"]) // self.count
@@ -134,8 +147,18 @@ class Team:
         """The address of this node for the others: the local one of its control connection."""
         return "127.0.0.1"
 
+    @property
+    def patience(self) -> float:
+        """Seconds until all nodes must have joined."""
+        return _SOON if self.node.turns else self._spec["startup_timeout"] or _PATIENCE
+
+    def await_turn(self, enter: Callable[[], None]) -> None:
+        """Have this node `enter` its queue for devices, when it may."""
+        enter()
+
     def gather(self, then: Callable[[], None]) -> None:
-        """Call `then` once every node is there; it starts the ranks."""
+        """This node has its devices: call `then` once every node is there and has its own. It
+        starts the ranks."""
         then()
 
     def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
@@ -211,6 +234,7 @@ class Leader(Team):
         self._record = record
         self._others_left = False
         self._endings: list[RankEnding] = []
+        self._turns: list[int] = []
         self._begun = False
         self._unready: set[int] = set()
         self._unswept: set[int] = set()
@@ -224,11 +248,37 @@ class Leader(Team):
     def address(self) -> str:
         return self._hub.address
 
+    def await_turn(self, enter: Callable[[], None]) -> None:
+        if self.node.turns:
+            self._turns = list(self.node.turns)
+            self._enter = enter
+            self._join(self._next_turn)
+        else:
+            enter()
+
     def gather(self, then: Callable[[], None]) -> None:
+        if self.node.turns:
+            self._then = then
+            self._next_turn(0)
+        else:
+            self._join(then)
+
+    def _next_turn(self, held: int | None = None) -> None:
+        """Let the next node wait for its devices, now that another one holds its own."""
+        if held is not None:
+            self._turns.remove(held)
+        if not self._turns:
+            self._then()
+        elif self._turns[0] == 0:
+            self._enter()
+        else:
+            self._record.update(waiting_for=f"the devices of node {self._turns[0]}")
+            self._hub.members[self._turns[0]].wire.send({"queue": True})
+
+    def _join(self, then: Callable[[], None]) -> None:
         def complete() -> None:
             self._loop.cancel("gather")
             self._record.event("nodes_joined", nodes=self.node.count)
-            self._begun = True
             then()
 
         def late() -> None:
@@ -237,13 +287,20 @@ class Leader(Team):
             also = "".join(f", nor did node {number}" for number in missing[1:])
             self.actions.node_lost(missing[0], f"it did not join within {patience:g} s{also}")
 
-        patience = self._spec["startup_timeout"] or _PATIENCE
+        patience = self.patience
         self._hub.on_complete = complete
-        self._hub.listen()
-        self._loop.after("gather", patience, late)
+        try:
+            self._hub.listen()
+        except OSError as error:
+            where = f"{self.node.address}:{self.node.port}"
+            why = f"agent 0 cannot listen on {where}: {error.strerror}"
+            self.actions.rank_refused(failed("launch_failed", why))
+        else:
+            self._loop.after("gather", patience, late)
 
     def start(self, restart: int, port: int, extra: Mapping[str, str]) -> None:
         self._restart = restart
+        self._begun = True
         self._endings = []
         self._stalled = {}
         self._idle = {}
@@ -308,6 +365,8 @@ class Leader(Team):
             self._is_swept(node)
         elif "refused" in message:
             self.actions.rank_refused(Outcome(**message["refused"]))
+        elif "held" in message:
+            self._next_turn(node)
         elif "ray" in message:
             self.actions.ray_reported(node, message["ray"])
         elif "monitor" in message:
@@ -350,6 +409,7 @@ class Leader(Team):
     def _is_swept(self, node: int) -> None:
         self._unswept.discard(node)
         if not self._unswept:
+            self._begun = False  # until ranks start again, all nodes are needed
             self.actions.judge()
 
     def _lost(self, node: int, why: str) -> None:
@@ -376,7 +436,6 @@ class Follower(Team):
         self._loop = loop
         self._link = link
         self._record = record
-        self._patience = spec["startup_timeout"] or _PATIENCE
         link.on_joined = self._joined
         link.on_message = self._receive
         link.on_lost = self._lost
@@ -385,9 +444,19 @@ class Follower(Team):
     def address(self) -> str:
         return self._link.address
 
+    def await_turn(self, enter: Callable[[], None]) -> None:
+        if self.node.turns:
+            self._enter = enter
+            self._link.connect(self.patience)
+        else:
+            enter()
+
     def gather(self, then: Callable[[], None]) -> None:
         del then  # agent 0 starts the ranks
-        self._link.connect(self._patience)
+        if self.node.turns:
+            self._link.send({"held": True})
+        else:
+            self._link.connect(self.patience)
 
     def ready(self) -> None:
         self._link.send({"ready": True})
@@ -427,6 +496,8 @@ class Follower(Team):
             self.actions.start_ranks(
                 start["restart"], start["port"], start["env"], own_output=start["own"]
             )
+        elif "queue" in message:
+            self._enter()
         elif "tracked" in message:
             self.actions.write_tracking(message["tracked"])
         elif "ray" in message:

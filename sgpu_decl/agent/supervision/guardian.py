@@ -55,9 +55,11 @@ def run(folder: str) -> int:
 
     Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ",
     "token"}`, at least `{}`: if that ends early, the launcher has died and nothing is started. Nor
-    is anything if the folder holds a launch with another token by now. Stdout gets `ok` once the
-    supervisor holds its lock, or the reason why not.
+    is anything if the folder holds a launch with another token by now. With `node`, this is one of
+    several hosts: see `several_nodes.host_node`. Stdout gets `ok` once the supervisor holds its
+    lock, or the reason why not.
     """
+    node = FIRST
     answer = os.dup(1)
     try:
         message = loads(_read_all(0))
@@ -82,7 +84,11 @@ def run(folder: str) -> int:
         lock = create_held(os.path.join(folder, attempt_files.GUARDIAN_LOCK), replace=True)
         attempt_files.reserve_space(folder)
         host_record = HostRecord(folder)
-        start_reaper(folder, rank_marks(spec["token"], FIRST.number))
+        if "node" in message:
+            from sgpu_decl.agent.several_nodes.host_node import host_node
+
+            node, spec = host_node(message["node"], folder, spec)
+        start_reaper(folder, rank_marks(spec["token"], node.number))
         processes.become_subreaper()
         tracker_pipe, tracked = os.pipe()
         notice = NoticeProcess(spec, folder, secrets)
@@ -97,8 +103,9 @@ def run(folder: str) -> int:
             secrets,
             tracker_pipe=tracker_pipe,
             answer=answer,
+            node=node,
             host_record=host_record,
-            notice=notice,
+            notice=notice if node.number == 0 else None,
         )
         return 0
     secrets.clear()
@@ -107,10 +114,10 @@ def run(folder: str) -> int:
 
     def over() -> float:
         host_record.drop()
-        return notice.start()
+        return notice.start() if node.number == 0 else 0.0
 
     try:
-        return guard(folder, spec, supervisor, tracked, over)
+        return guard(folder, spec, supervisor, tracked, over, node)
     finally:
         host_record.drop()
 

@@ -99,7 +99,7 @@ class Supervisor:
         self._record.update(restart=node.restart)
         self._queue = AttemptQueue(spec, node.count, self._loop, self._record)
         self._queue.on_turn = self._begin
-        self._queue.on_refused = lambda *why: self._conclude(failed(*why))
+        self._queue.on_refused = lambda *why: self._refuse(failed(*why))
         self._tracker = TrackerProcess(
             spec, secrets, self._folder, tracker_pipe, self._loop, self._record
         )
@@ -173,7 +173,7 @@ class Supervisor:
         if self._spec["tether"] is not None and self._node.number == 0:
             watch_caller(self._spec["tether"], self._loop, self._abandon)
         if not self._done:
-            self._queue.enter()
+            self._team.await_turn(self._queue.enter)
 
     def _beat(self) -> None:
         """Write a sign of life from time to time."""
@@ -236,15 +236,11 @@ class Supervisor:
                 failure = port_failure(error, self._spec["master_port"])
                 self._conclude(failed(failure, error.strerror or str(error)))
                 return
-            if self._spec["timeout"] is not None:
-                self._loop.after("timeout", self._spec["timeout"], self._time_out)
             self._tracker.start()
         try:
             self._team.gather(self._gathered)
         except OSError as error:
-            where = f"{self._node.address}:{self._node.port}"
-            why = f"agent 0 cannot listen on {where}: {error.strerror}"
-            self._conclude(failed("launch_failed", why))
+            self._conclude(failed("launch_failed", f"its ranks cannot start: {error.strerror}"))
 
     def _touch_locks(self) -> None:
         """Keep the files of our locks: systemd-tmpfiles deletes what is older than ten days."""
@@ -254,6 +250,8 @@ class Supervisor:
         self._loop.after("locks", _TOUCH, self._touch_locks)
 
     def _gathered(self) -> None:
+        if self._spec["timeout"] is not None:
+            self._loop.after("timeout", self._spec["timeout"], self._time_out)
         if self._group.python:
             self._start_all()
             if self._node.count > 1:
@@ -372,7 +370,9 @@ class Supervisor:
 
     def _launch_refused(self, error: LaunchError) -> None:
         rank = self._group.failed_to_start
-        refusal = failed(error.failure, str(error), rank, error.traceback)
+        self._refuse(failed(error.failure, str(error), rank, error.traceback))
+
+    def _refuse(self, refusal: Outcome) -> None:
         if self._team.decides:
             self.rank_refused(refusal)
         else:
@@ -423,7 +423,10 @@ class Supervisor:
             self._beat()
             if self._cancel_requested() and self._stop != "cancelled":
                 self._record.event("cancel_requested")
-                self.stop_ranks("cancelled")
+                if self._team.decides:
+                    self.stop_ranks("cancelled")
+                else:
+                    self._team.signalled("cancel")
         else:
             self._signals += 1
             name = signal_name(number)

@@ -20,9 +20,11 @@ from sgpu_decl.backends.box.box_mirror import (
     RESULTS,
     BoxMirror,
     log_names,
+    node_folder,
 )
-from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.backends.box.boxes import Box, ask_all
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
+from sgpu_decl.backends.rank_values import output_files
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
@@ -60,12 +62,16 @@ class BoxAttempts(FolderAttempts):
         for record in records:
             if self._mirror.has_ended(record):
                 views[record.ref] = view_in(record, read_attempt(self._layout.found(record)))
-            elif (error := self._problem(record)) is None:
-                boxes.setdefault(self._launches.box(record), []).append(record)
-            else:
+                continue
+            try:
+                for box in self._launches.boxes(record):
+                    boxes.setdefault(box, []).append(record)
+            except BackendError as error:
                 views |= self._as_seen([record], error)
-        for box, group in boxes.items():
-            views |= self._looked(box, group)
+        seen = dict(zip(boxes, ask_all(list(boxes), lambda box: self._seen(box, boxes[box])),
+                        strict=True)) if boxes else {}  # fmt: skip
+        for record in {one.ref: one for group in boxes.values() for one in group}.values():
+            views |= self._looked(record, [seen[box] for box in self._launches.boxes(record)])
         return {record.ref: views[record.ref] for record in records if record.ref in views}
 
     def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
@@ -86,8 +92,12 @@ class BoxAttempts(FolderAttempts):
     def _stacks(
         self, record: LaunchRecord, ranks: Sequence[int] | None
     ) -> Sequence[Mapping[str, Any]]:
-        found: list[dict[str, Any]] = self._launches.ask(record, "stacks", ranks=ranks)["stacks"]
-        return found
+        each = self._launches.ask_each(record, "stacks", ranks=ranks)
+        found: dict[int, dict[str, Any]] = {}
+        for one in (one for answer in each for one in answer["stacks"]):
+            if one["stack"] is not None or one["rank"] not in found:
+                found[one["rank"]] = one
+        return [found[rank] for rank in sorted(found)]
 
     def results(self, record: LaunchRecord) -> list[dict[str, Json]]:
         self._mirror.pull(record, RESULTS)
@@ -95,20 +105,23 @@ class BoxAttempts(FolderAttempts):
 
     def output(self, record: LaunchRecord, progress: "Progress") -> "Output":
         self._mirror.pull(record, OUTPUT, progress)
-        return super().output(record, progress)
+        return output_files(self._mirror.merge_output(record))
 
     def node_files(self, record: LaunchRecord, name: str) -> Mapping[int, Path]:
-        self._mirror.pull(record, (name,))
-        return super().node_files(record, name)
+        folder = self._mirror.pull(record, (name,))
+        nodes = range(len(self._launches.boxes(record)))
+        paths = {node: node_folder(folder, node) / name for node in nodes}
+        return {node: path for node, path in paths.items() if path.is_file()}
 
     def left_output(self, record: LaunchRecord, config: "RunConfig") -> bool:  # noqa: ARG002
         return self.output_place(record) is not None
 
     def output_place(self, record: LaunchRecord) -> str | None:
-        if not self._launches.ask(record, "facts_of")["output"]:
-            return None
-        box, run = self._launches.box(record), self._launches.folder(record).rpartition("/")[0]
-        return f"{box.host}:{box.storage}/{run}"
+        facts = self._launches.ask_each(record, "facts_of")
+        for (box, folder), there in zip(self._launches.places(record), facts, strict=True):
+            if there["output"]:
+                return f"{box.host}:{box.storage}/{folder.rpartition('/')[0]}"
+        return None
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         self._mirror.pull(record, (f"ranks/{rank}/*/error.pkl",))
@@ -159,37 +172,65 @@ class BoxAttempts(FolderAttempts):
             self._mirror.pull(record, RECORD)
         left: tuple[int, ...] = ()
         if view.state is AttemptState.LOST and self._problem(record) is None:
-            asked = [self._launches.folder(record)]
-            found = self._launches.ask(record, "look", folders=asked, remains=True)["left"]
-            left = tuple(pid for pids in found.values() for pid in pids)
+            left = tuple(self._left(record))
         box = self._launches.box(record)
         there = f"{box.storage}/{self._launches.folder(record)}"
+        hosts = ", ".join(box.host for box in self._launches.boxes(record))
         return replace(
             view,
             first_cause=with_files(view.first_cause, folder),
-            links={**links_of(folder), "host": box.host, "folder": there,
+            links={**links_of(folder), "host": hosts, "folder": there,
                    "output": f"{there}/output"},
             notices=notices_in(read_notices(str(folder))),
             processes_left=left,
         )  # fmt: skip
 
-    def _looked(self, box: Box, records: Sequence[LaunchRecord]) -> dict[AttemptRef, AttemptView]:
-        """What a box says of attempts; if it does not answer, what it said last."""
-        folders = [self._launches.folder(record) for record in records]
+    def _left(self, record: LaunchRecord) -> Iterator[int]:
+        """Processes that a lost attempt left on boxes that answer."""
+        for box, folder in self._launches.places(record):
+            if self._away_error(box) is None:
+                found = box.ask("look", folders=[folder], remains=True)["left"]
+                yield from (pid for pids in found.values() for pid in pids)
+
+    def _seen(
+        self, box: Box, records: Sequence[LaunchRecord]
+    ) -> "dict[AttemptRef, dict[str, Any] | None] | BackendError":
+        """What a box says of attempts, or why it does not answer."""
+        if (known := self._away_error(box)) is not None:
+            return known
+        folders = [dict(self._launches.places(record))[box] for record in records]
         try:
             seen = box.ask("look", folders=folders)["seen"]
         except BackendError as error:
             self._away[box] = time.monotonic(), error
-            return self._as_seen(records, error)
-        views = {}
-        for record, status in zip(records, seen, strict=True):
-            if status is not None:
-                view = views[record.ref] = view_in(record, status)
-                self._mirror.note(record, status)
-                if not view.state.active:
-                    stacks = view.first_cause.stacks if view.first_cause is not None else ()
-                    self._mirror.pull(record, (*(stack.file for stack in stacks), *RECORD))
-        return views
+            return error
+        return {record.ref: status for record, status in zip(records, seen, strict=True)}
+
+    def _looked(
+        self,
+        record: LaunchRecord,
+        seen: "Sequence[dict[AttemptRef, dict[str, Any] | None] | BackendError]",
+    ) -> dict[AttemptRef, AttemptView]:
+        """What the first box of an attempt says of it; if it does not answer, how others say that
+        it ended, or what it said last."""
+        first, *others = seen
+        if isinstance(first, BackendError):
+            for other in others:
+                status = None if isinstance(other, BackendError) else other[record.ref]
+                if status is not None and _is_over(status):
+                    ended = {**status, "ranks": [_ended(rank, status) for rank in status["ranks"]]}
+                    self._mirror.end(record, ended)
+                    return {record.ref: view_in(record, ended)}
+            return self._as_seen([record], first)
+        status = first[record.ref]
+        if status is None:
+            return {}
+        view = view_in(record, status)
+        self._mirror.note(record, status)
+        if not view.state.active:
+            stacks = view.first_cause.stacks if view.first_cause is not None else ()
+            self._mirror.pull(record, (*(stack.file for stack in stacks), *RECORD))
+        return {record.ref: view}
 
     def _as_seen(
         self, records: Sequence[LaunchRecord], error: BackendError
@@ -214,6 +255,9 @@ class BoxAttempts(FolderAttempts):
             box = self._launches.box(record)
         except BackendError as error:
             return error
+        return self._away_error(box)
+
+    def _away_error(self, box: Box) -> BackendError | None:
         away = self._away.get(box)
         return away[1] if away is not None and time.monotonic() - away[0] < _AWAY else None
 
@@ -221,7 +265,14 @@ class BoxAttempts(FolderAttempts):
         return self._mirror.folder(record)
 
     def _epoch_ns(self, record: LaunchRecord, folder: Path) -> int | None:  # noqa: ARG002
-        return self._mirror.epochs.get(record.token)
+        return self._mirror.epochs.get((record.token, 0))
+
+    def _later_ns(self, record: LaunchRecord, rank: int) -> int:
+        own, first = (
+            self._mirror.epochs.get((record.token, node))
+            for node in (self._launches.node_of(record, rank), 0)
+        )
+        return own - first if own is not None and first is not None else 0
 
     def _goes_on(self, record: LaunchRecord, folder: Path, *, follow: bool) -> bool:  # noqa: ARG002
         if not follow:
@@ -229,6 +280,18 @@ class BoxAttempts(FolderAttempts):
         view = self.look([record]).get(record.ref)
         self._mirror.pull(record, log_names())  # after the look: what ended ranks wrote is there
         return view is not None and view.state.active
+
+
+def _is_over(status: Mapping[str, Any]) -> bool:
+    return not AttemptState(status["state"]).active
+
+
+def _ended(rank: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """A rank, at the end of its attempt. That of another node than the one that says so ended with
+    its node."""
+    if rank["state"] in ("succeeded", "failed", "stopped", "lost"):
+        return dict(rank)
+    return {**rank, "state": "succeeded" if status["state"] == "succeeded" else "lost"}
 
 
 class _CopiedActivity(ActivityReader):

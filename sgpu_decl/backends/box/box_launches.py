@@ -1,12 +1,12 @@
-"""Where launches lie: on which box, and in which folder of it."""
+"""Where launches lie: on which boxes, and in which folder of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.box.box_place import BoxPlace, names_host
-from sgpu_decl.backends.box.boxes import PATIENCE, Box, Boxes
+from sgpu_decl.backends.box.boxes import PATIENCE, Box, Boxes, ask_all
 from sgpu_decl.backends.launch_request import config_of, foreign_config
 from sgpu_decl.backends.remote.launching.launch_hosts import NOT_NAMED, LaunchHosts
 from sgpu_decl.backends.remote.launching.remote_reference import RemoteReference, reference_in
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 class BoxLaunches:
     """Launches of one project and target. Folders are named relative to the `storage` of a box.
 
+    A launch on several boxes has a folder on each, of another name: they may share their storage.
+    The first box decides, so its folder is the truth.
+
     A box that only the record of a state names, which others write, too, is not asked: what it
     answers is trusted, such as the pickles of exceptions.
 
     Args:
-        place_of: what a `backend` block says of its box; None for that of another backend.
+        places_of: what a `backend` block says of its boxes; none for that of another backend.
         hosts: those that launches of this machine were sent to.
     """
 
@@ -34,89 +37,125 @@ class BoxLaunches:
         context: "BackendContext",
         boxes: Boxes,
         hosts: LaunchHosts,
-        place_of: "Callable[[BackendOptions], BoxPlace | None]",
+        places_of: "Callable[[BackendOptions], Sequence[BoxPlace]]",
     ) -> None:
         self._context = context
         self._boxes = boxes
         self._hosts = hosts
-        self._place_of = place_of
+        self._places_of = places_of
         self._named: set[str] = set()
 
     def box(self, record: LaunchRecord) -> Box:
-        """The box of a launch. Raises BackendError: its record names none that may be asked."""
-        place = self._configured(record)
-        if record.reference is None:
-            return self._boxes.at(place)
-        facts = reference_in(record.reference).facts
-        host, storage = str(facts.get("host", "")), str(facts.get("storage", ""))
-        if not names_host(host):
-            raise foreign_config("a host")
-        self._require_named(host, record.owner)
-        return self._boxes.at(place._replace(host=host, storage=storage))
+        """The first box of a launch. Raises BackendError: as `boxes`."""
+        return self.boxes(record)[0]
 
-    def launch_on(self, record: LaunchRecord) -> Box:
-        """The box that a launch is about to be sent to. Later commands may ask it."""
-        host = self._configured(record).host
-        self._hosts.add(host)
-        self._named.add(host)
-        return self.box(record)
-
-    def folder(self, record: LaunchRecord) -> str:
-        """The folder of its attempt."""
+    def boxes(self, record: LaunchRecord) -> Sequence[Box]:
+        """The boxes of a launch. Raises BackendError: its record names some that may not be
+        asked."""
+        places = self._configured(record)
         if record.reference is not None:
-            return reference_in(record.reference).folder
-        ref = record.ref
-        state = f"states/{record.lineage[:8]}"
-        return str(PurePosixPath(state, "runs", ref.address.folder, str(ref.number)))
+            facts = reference_in(record.reference).facts
+            hosts, storage = str(facts.get("host", "")).split(","), str(facts.get("storage", ""))
+            if not all(map(names_host, hosts)):
+                raise foreign_config("a host")
+            for host in hosts:
+                self._require_named(host, record.owner)
+            known = {place.host: place for place in places}
+            places = [
+                known.get(host, places[0]._replace(address=None))._replace(
+                    host=host, storage=storage
+                )
+                for host in hosts
+            ]
+        return [self._boxes.at(place) for place in places]
 
-    def path(self, record: LaunchRecord) -> Path:
-        """The whole path of that folder, on the box."""
-        return Path(self.box(record).hello["root"]) / self.folder(record)
+    def launch_on(self, record: LaunchRecord) -> Sequence[Box]:
+        """The boxes that a launch is about to be sent to. Later commands may ask them."""
+        for place in self._configured(record):
+            self._hosts.add(place.host)
+            self._named.add(place.host)
+        return self.boxes(record)
 
-    def place(self, record: LaunchRecord) -> tuple[Box, str]:
-        """The box of a launch, and the folder of its attempt there."""
-        return self.box(record), self.folder(record)
+    def folder(self, record: LaunchRecord, node: int = 0) -> str:
+        """The folder of its attempt on one of its boxes."""
+        if record.reference is not None:
+            folder = reference_in(record.reference).folder
+        else:
+            ref = record.ref
+            state = f"states/{record.lineage[:8]}"
+            folder = str(PurePosixPath(state, "runs", ref.address.folder, str(ref.number)))
+        states, state, *below = folder.split("/")
+        return "/".join([states, f"{state}{_state(node)}", *below])
 
-    def layout(self, record: LaunchRecord) -> AttemptLayout:
-        """Where the attempts of its state lie on its box."""
-        return AttemptLayout(Path(self.box(record).hello["root"], "states", record.lineage[:8]))
+    def path(self, record: LaunchRecord, on: Box | None = None) -> Path | None:
+        """The whole path of that folder on a box, by default the first; None if it has none
+        there."""
+        boxes = self.boxes(record)
+        box = boxes[0] if on is None else on
+        if box not in boxes:
+            return None
+        return Path(box.hello["root"]) / self.folder(record, boxes.index(box))
+
+    def places(self, record: LaunchRecord) -> Sequence[tuple[Box, str]]:
+        """The boxes of a launch, and the folder of its attempt on each."""
+        return [(box, self.folder(record, node)) for node, box in enumerate(self.boxes(record))]
+
+    def node_of(self, record: LaunchRecord, rank: int) -> int:
+        """Which of the boxes of a launch has a rank."""
+        config, count = config_of(record.ref, record.inputs), len(self.boxes(record))
+        return rank if config.launch.per == "node" else rank // max(1, config.ranks // count)
+
+    def layout(self, record: LaunchRecord, node: int = 0) -> AttemptLayout:
+        """Where the attempts of its state lie on one of its boxes."""
+        root = self.boxes(record)[node].hello["root"]
+        return AttemptLayout(Path(root, "states", f"{record.lineage[:8]}{_state(node)}"))
 
     def reference(self, record: LaunchRecord) -> str:
         """The `LaunchRecord.reference`."""
         if record.reference is not None:
             return record.reference
-        place = self._configured(record)
-        facts = {"host": place.host, "storage": place.storage}
+        places = self._configured(record)
+        hosts = ",".join(place.host for place in places)
+        facts = {"host": hosts, "storage": places[0].storage}
         return RemoteReference(folder=self.folder(record), facts=facts).text
 
     def ask(
         self, record: LaunchRecord, do: str, *, patience: float = PATIENCE, **message: Any
     ) -> dict[str, Any]:
-        """Ask the box of a launch about its attempt. Raises BackendError."""
+        """Ask the first box of a launch about its attempt. Raises BackendError."""
         whole = {"folder": self.folder(record), "token": record.token, **message}
         return self.box(record).send(do, whole, patience=patience)[0]
 
+    def ask_each(self, record: LaunchRecord, do: str, **message: Any) -> list[dict[str, Any]]:
+        """Ask all boxes of a launch about its attempt, at once. Raises BackendError."""
+        folders = dict(self.places(record))
+
+        def ask(box: Box) -> dict[str, Any]:
+            return box.ask(do, **{"folder": folders[box], "token": record.token, **message})
+
+        return ask_all(list(folders), ask)
+
     def are_beside(self, one: LaunchRecord, other: LaunchRecord) -> bool:
-        """Whether two launches share their box and their folder there."""
+        """Whether two launches share their boxes and their folders there."""
         try:
-            return self.box(one) is self.box(other)
+            return self.boxes(one) == self.boxes(other)
         except BackendError:
             return False
 
-    def _configured(self, record: LaunchRecord) -> BoxPlace:
+    def _configured(self, record: LaunchRecord) -> Sequence[BoxPlace]:
         """Raises BackendError: the config of a launch is that of another backend."""
-        place = self._place_of(config_of(record.ref, record.inputs).backend)
-        if place is None:
+        places = self._places_of(config_of(record.ref, record.inputs).backend)
+        if not places:
             raise foreign_config("a host")
-        return place
+        return places
 
     def _require_named(self, host: str, owner: str) -> None:
         if host in self._named or not self._context.shared_state():
             return
         self._named |= self._hosts.all()
         if host not in self._named:
-            places = map(self._place_of, self._context.backend_blocks(owner))
-            self._named |= {place.host for place in places if place is not None}
+            blocks = self._context.backend_blocks(owner)
+            self._named |= {place.host for block in blocks for place in self._places_of(block)}
         if host not in self._named:
             raise BackendError(
                 f"only the record of the run names the host `{host}`: no file of this project "
@@ -124,3 +163,8 @@ class BoxLaunches:
                 hint="if it is a machine of yours, name it in a `backend` block of the run's file",
                 code=NOT_NAMED,
             )
+
+
+def _state(node: int) -> str:
+    """What the name of the folder of a state has more on others than the first box of its runs."""
+    return f"-{node}" if node else ""

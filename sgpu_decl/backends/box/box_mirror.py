@@ -1,5 +1,10 @@
 """Copies of what attempts on boxes left and leave, in their folders on this machine: each look
-brings what is new. The folder on the box is the truth; a copy may be deleted at any time."""
+brings what is new. The folder on the box is the truth; a copy may be deleted at any time.
+
+Of an attempt on several boxes, the copy has what the first one has, and the files of all ranks.
+Other files of the others lie in `nodes/K` below it. Files of SGPU_OUTPUT_DIR come together from
+there, by the names that they have on all backends (`content.output_pieces`).
+"""
 
 import json
 import os
@@ -18,6 +23,7 @@ from sgpu_decl.agent.system.safe_files import private_folder
 from sgpu_decl.atomic_files import write_cache
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.content.output_pieces import merged_output
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.step_progress import Progress, Quiet
@@ -29,6 +35,8 @@ RECORD = (SPEC, "mlflow.json", "notices.json", OUTCOME)
 ACTIVITY = (MONITOR, "ranks/*/reported.json", *(f"ranks/{name}" for name in _GROWS))
 RESULTS = ("ranks/*/output*",)
 OUTPUT = ("output/*",)
+SHARED = (*RECORD, MONITOR)
+"""What the first of several boxes says for all."""
 
 _PART = ".part"
 _SEEN = "seen.json"
@@ -41,17 +49,19 @@ def log_names(ranks: Sequence[int] | None = None) -> tuple[str, ...]:
 
 
 class BoxMirror:
-    """The copies of one project and target. `place_of` gives the box of a launch, and the folder of
-    its attempt there."""
+    """The copies of one project and target. `places_of` gives the boxes of a launch, and the folder
+    of its attempt on each."""
 
     def __init__(
-        self, layout: AttemptLayout, place_of: Callable[[LaunchRecord], tuple[Box, str]]
+        self,
+        layout: AttemptLayout,
+        places_of: Callable[[LaunchRecord], Sequence[tuple[Box, str]]],
     ) -> None:
         self._layout = layout
-        self._place_of = place_of
+        self._places_of = places_of
         self._lock = threading.Lock()
-        self.epochs: dict[str, int | None] = {}
-        """When the clocks of attempts were 0, by their tokens; see `attempt_status`."""
+        self.epochs: dict[tuple[str, int], int | None] = {}
+        """When the clocks of attempts were 0, by their tokens and nodes; see `attempt_status`."""
 
     def folder(self, record: LaunchRecord) -> Path:
         """The copy of an attempt's folder. What lies there of another launch is deleted."""
@@ -63,6 +73,10 @@ class BoxMirror:
     def begin(self, record: LaunchRecord, spec: bytes) -> None:
         """An attempt was staged there: its copy has its spec."""
         write_cache(self.folder(record) / SPEC, spec)
+
+    def end(self, record: LaunchRecord, status: Mapping[str, Any]) -> None:
+        """An attempt ended so, by the word of others than its first box, which is away."""
+        write_cache(self.folder(record) / OUTCOME, json.dumps(status).encode())
 
     def has_ended(self, record: LaunchRecord) -> bool:
         """Whether the copy says how the attempt ended: the box need not be asked then."""
@@ -96,32 +110,71 @@ class BoxMirror:
             BackendError: the box does not answer, or the copy cannot be written.
         """
         folder = self.folder(record)
-        box, there = self._place_of(record)
-        asked = {"folder": there, "names": names, "grows": _GROWS}
         with self._lock:
-            have = dict(_held(folder))
-            done, more = 0, True
-            while more:
-                answer, data = box.send("pull", {**asked, "have": have})
-                at = 0
-                for path, offset, size, total, changed in answer["files"]:
-                    try:
-                        _write(folder, path, offset, data[at : at + size], total, changed)
-                    except OSError as error:
-                        raise BackendError(
-                            f"`{folder / path}` cannot be written: {error}"
-                        ) from error
-                    at += size
-                    have[path] = [offset + size, changed]
-                done += len(data)
-                (progress or Quiet()).advance("fetching", done, done)
-                more = answer["more"]
-            self.epochs[record.token] = answer["epoch_ns"]
+            for node, (box, there) in enumerate(self._places_of(record)):
+                wanted = names if node == 0 else [name for name in names if name not in SHARED]
+                of_ranks = [name for name in wanted if node == 0 or name.startswith("ranks/")]
+                others = [name for name in wanted if name not in of_ranks]
+                for place, some in ((folder, of_ranks), (node_folder(folder, node), others)):
+                    if some:
+                        answer = _pull(box, there, place, some, progress or Quiet())
+                        self.epochs[record.token, node] = answer["epoch_ns"]
         return folder
+
+    def merge_output(self, record: LaunchRecord) -> Path:
+        """What was pulled of SGPU_OUTPUT_DIR from all boxes, as one folder. Raises BackendError."""
+        folder = self.folder(record)
+        count = len(self._places_of(record))
+        if count == 1:
+            return folder / "output"
+        nodes = {f"node_{node}": node_folder(folder, node) for node in range(count)}
+        files = {name: {"files": dict(_listed(nodes[name]))} for name in nodes}
+        merged = folder / "merged"
+        try:
+            shutil.rmtree(merged, ignore_errors=True)
+            for name, (piece,) in merged_output(files).items():
+                private_folder((merged / name).parent)
+                node, _, path = piece.path.partition("/")
+                os.link(nodes[node] / path, merged / name)
+        except OSError as error:
+            raise BackendError(f"`{merged}` cannot be written: {error}") from error
+        return merged
 
     def forget(self, record: LaunchRecord) -> None:
         """Delete the copy."""
         shutil.rmtree(self._layout.found(record), ignore_errors=True)
+
+
+def node_folder(folder: Path, node: int) -> Path:
+    """Where the copies of files of one of several boxes lie, in that of an attempt."""
+    return folder / "nodes" / str(node) if node else folder
+
+
+def _listed(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    held = sorted(_held(folder / "output"))
+    return [(f"output/{name}", {"bytes": size, "sha256": None}) for name, (size, _) in held]
+
+
+def _pull(
+    box: Box, there: str, folder: Path, names: Sequence[str], progress: Progress
+) -> dict[str, Any]:
+    asked = {"folder": there, "names": names, "grows": _GROWS}
+    have = dict(_held(folder))
+    done, more = 0, True
+    while more:
+        answer, data = box.send("pull", {**asked, "have": have})
+        at = 0
+        for path, offset, size, total, changed in answer["files"]:
+            try:
+                _write(folder, path, offset, data[at : at + size], total, changed)
+            except OSError as error:
+                raise BackendError(f"`{folder / path}` cannot be written: {error}") from error
+            at += size
+            have[path] = [offset + size, changed]
+        done += len(data)
+        progress.advance("fetching", done, done)
+        more = answer["more"]
+    return answer
 
 
 def _held(folder: Path) -> list[tuple[str, list[int]]]:

@@ -7,12 +7,13 @@ _HOST = re.compile(r"(?!-)[\w.:@%+\[\]/-]+")
 
 
 class BoxPlace(NamedTuple):
-    """A machine as ssh takes it, a folder there that may begin with `~`, and its Python; None for
-    the first that is found."""
+    """A machine as ssh takes it, a folder there that may begin with `~`, its Python, None for the
+    first that is found, and the address where other machines reach it, None for that of ssh."""
 
     host: str
     storage: str
     python: str | None = None
+    address: str | None = None
 
 
 def names_host(text: str) -> bool:

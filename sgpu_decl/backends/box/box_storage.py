@@ -34,8 +34,10 @@ class BoxStorage(Storage):
         self._pending = pending
 
     def size(self, record: LaunchRecord) -> int:
-        there = int(self._launches.ask(record, "facts_of")["size"])
-        return there + self._layout.size(self._layout.found(record))
+        facts = self._launches.ask_each(record, "facts_of")
+        return sum(int(there["size"]) for there in facts) + self._layout.size(
+            self._layout.found(record)
+        )
 
     def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
         found: dict[AttemptRef, int | None] = {}
@@ -47,18 +49,17 @@ class BoxStorage(Storage):
         return {ref: size for ref, size in found.items() if size != 0}
 
     def free(self, record: LaunchRecord) -> int:
-        facts = self._launches.ask(record, "facts_of")
-        if facts["active"]:
+        if any(there["active"] for there in self._launches.ask_each(record, "facts_of")):
             return 0
-        box = self._launches.box(record)
-        self._pending.add({"host": box.host, "storage": box.storage})
-        size = int(self._launches.ask(record, "free")["size"])
+        for box in self._launches.boxes(record):
+            self._pending.add({"host": box.host, "storage": box.storage})
+        size = sum(int(freed["size"]) for freed in self._launches.ask_each(record, "free"))
         size += self._layout.size(self._layout.found(record))
         self._mirror.forget(record)
         return size
 
     def unstage(self, record: LaunchRecord) -> None:
-        self._launches.ask(record, "free", code=True)
+        self._launches.ask_each(record, "free", code=True)
 
     def move(self, source: Address, destination: Address) -> None:
         self._layout.move(source, destination)
@@ -78,4 +79,4 @@ class BoxStorage(Storage):
         return size
 
     def kill_orphans(self, record: LaunchRecord) -> int:
-        return int(self._launches.ask(record, "sweep")["count"])
+        return sum(int(swept["count"]) for swept in self._launches.ask_each(record, "sweep"))

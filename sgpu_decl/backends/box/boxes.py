@@ -2,9 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.ssh_process import SshConnectionLost, SshProcess
@@ -12,6 +13,8 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.system_errors import FULL
 
 PATIENCE = 120.0  # seconds without an answer
+
+_Answer = TypeVar("_Answer")
 
 
 class Box:
@@ -21,6 +24,7 @@ class Box:
         self.host = place.host
         self.storage = place.storage
         self._python = place.python
+        self._address = place.address
         self._process: SshProcess | None = None
         self._lock = threading.Lock()
 
@@ -29,6 +33,11 @@ class Box:
         """What it says of itself, see `agent.box.program`. Raises BackendError."""
         with self._lock:
             return self._opened().hello
+
+    @property
+    def address(self) -> str:
+        """Where other machines reach it. Raises BackendError."""
+        return self._address or str(self.hello["address"])
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
@@ -111,6 +120,14 @@ class Box:
             hint=f"make room on `{self.host}`, for example with `sgpu gc`" if full else None,
             code="no_room" if full else error.get("code"),
         )
+
+
+def ask_all(boxes: Sequence[Box], ask: Callable[[Box], _Answer]) -> list[_Answer]:
+    """The answers of several, which are asked at once, in their order. Raises BackendError."""
+    if len(boxes) == 1:
+        return [ask(boxes[0])]
+    with ThreadPoolExecutor(len(boxes)) as pool:
+        return list(pool.map(ask, boxes))
 
 
 class Boxes:

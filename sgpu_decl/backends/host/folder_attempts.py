@@ -146,12 +146,17 @@ class FolderAttempts(Attempts):
             restart=restart,
             hide=self._shown_text(record, folder),
             epoch_ns=self._epoch_ns(record, folder),
+            later_ns=lambda rank: self._later_ns(record, rank),
             ended=lambda: not self._goes_on(record, folder, follow=follow),
         )
 
     def _epoch_ns(self, record: LaunchRecord, folder: Path) -> int | None:  # noqa: ARG002
         """When the monotonic clock of an attempt was 0; None if nobody knows."""
         return attempt_status.monotonic_epoch_ns(folder)
+
+    def _later_ns(self, record: LaunchRecord, rank: int) -> int:  # noqa: ARG002
+        """How much later than that of the first node the monotonic clock of a rank was 0."""
+        return 0
 
     def _goes_on(self, record: LaunchRecord, folder: Path, *, follow: bool) -> bool:  # noqa: ARG002
         """Whether a log that is followed may get more lines than are in the folder now."""

@@ -30,8 +30,9 @@ _ENTRY = struct.Struct("<QQ")
 class _Index:
     """When the bytes of a log were written: (monotonic ns, offset) of writes 10 ms apart."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, later_ns: int) -> None:
         self._path = path
+        self._later_ns = later_ns
         self._offset = 0
         self._entries: deque[tuple[int, int]] = deque()
         self._moment = 0
@@ -58,7 +59,9 @@ class _Index:
             data = b""
         data = data[: len(data) // _ENTRY.size * _ENTRY.size]
         self._offset += len(data)
-        self._entries.extend(entry for entry in _ENTRY.iter_unpack(data) if entry[0])
+        self._entries.extend(
+            (moment + self._later_ns, at) for moment, at in _ENTRY.iter_unpack(data) if moment
+        )
         self.fresh = len(data) == CHUNK
 
 
@@ -79,12 +82,12 @@ def index_entries(log: str | Path, most: int) -> list[tuple[int, int]]:
 class _Tail:
     """The log of a rank, and when its lines were written."""
 
-    def __init__(self, path: Path, rank: int, stream: str) -> None:
+    def __init__(self, path: Path, rank: int, stream: str, later_ns: int) -> None:
         self.path = path
         self.rank = rank
         self.stream = stream
         self._log = GrowingLog(path)
-        self._index = _Index(path.with_suffix(".idx"))
+        self._index = _Index(path.with_suffix(".idx"), later_ns)
 
     def size(self) -> int:
         self._index.fresh = True
@@ -140,6 +143,7 @@ class FolderLog(LogReader):
         hide: takes secret values out of a text.
         epoch_ns: when the monotonic clock of the attempt was 0, `None` if it is that of another
             boot or machine.
+        later_ns: gives how much later than that the clock of a rank was 0.
         ended: whether the attempt writes nothing more.
     """
 
@@ -152,6 +156,7 @@ class FolderLog(LogReader):
         restart: int | None,
         hide: Callable[[str], str],
         epoch_ns: int | None,
+        later_ns: Callable[[int], int],
         ended: Callable[[], bool],
     ) -> None:
         self._ref = ref
@@ -160,12 +165,13 @@ class FolderLog(LogReader):
         self._restart = restart
         self._hide = hide
         self._epoch_ns = epoch_ns
+        self._later_ns = later_ns
         self._ended = ended
         self._tails: dict[Path, _Tail] = {}
 
     def read(self) -> tuple[Iterable[LogLines], bool]:
         over = self._ended()  # before the logs are looked at: all that was written is there then
-        _discover(self._folder, self._ranks, self._restart, self._tails)
+        self._discover()
         # All sizes first: what was written before this moment is merged now, the rest later.
         sizes = [(tail, tail.size()) for tail in self._tails.values()]
         return self._lines(sizes, over=over), over
@@ -181,6 +187,17 @@ class FolderLog(LogReader):
             if note := tail.dropped():
                 yield self._shown(0, tail, note)
 
+    def _discover(self) -> None:
+        above = self._folder / "ranks"
+        for rank in numbers_in(above) if self._ranks is None else self._ranks:
+            for number in numbers_in(above / str(rank)):
+                if self._restart not in (None, number):
+                    continue
+                for stream in STREAMS:
+                    path = above / str(rank) / str(number) / f"{stream}.log"
+                    if path not in self._tails and path.exists():
+                        self._tails[path] = _Tail(path, rank, stream, self._later_ns(rank))
+
     def _shown(self, moment: int, tail: _Tail, raw: bytes) -> LogLines:
         if b"\r" in raw:
             raw = raw.removesuffix(b"\r").replace(b"\r\n", b"\n")
@@ -194,16 +211,3 @@ class FolderLog(LogReader):
 
 def _moment(entry: tuple[int, _Tail, bytes]) -> int:
     return entry[0]
-
-
-def _discover(
-    folder: Path, ranks: Sequence[int] | None, restart: int | None, tails: dict[Path, _Tail]
-) -> None:
-    for rank in numbers_in(folder / "ranks") if ranks is None else ranks:
-        for number in numbers_in(folder / "ranks" / str(rank)):
-            if restart not in (None, number):
-                continue
-            for stream in STREAMS:
-                path = folder / "ranks" / str(rank) / str(number) / f"{stream}.log"
-                if path not in tails and path.exists():
-                    tails[path] = _Tail(path, rank, stream)

@@ -68,6 +68,7 @@ def host_launch_spec(
     devices: Sequence[str],
     share_gpus: bool,
     tracker: TrackerSpec | None,
+    nodes: int = 1,
 ) -> LaunchSpec:
     """Return the spec of an attempt whose code is staged; see `launch_spec`.
 
@@ -78,6 +79,7 @@ def host_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name there.
         share_gpus: whether ranks get devices that other programs use.
         tracker: the process that makes the MLflow run, if any.
+        nodes: how many machines share the ranks; see `several_nodes.host_node` of the agent.
     """
     layout = site.layout
     request = with_outputs(request, lambda ref: str(earlier_folder(ref, request, site) / "output"))
@@ -90,7 +92,7 @@ def host_launch_spec(
         code=str(call.folder if call is not None and site.project else folder / "code"),
         source=site.source,
     )
-    spec = launch_spec(request, root=root, code=code, folders=folders, python=python)
+    spec = launch_spec(request, root=root, code=code, folders=folders, python=python, nodes=nodes)
     others: dict[str, Any] = {}
     if not share_gpus and config.type.name != "CPU":
         others = {"shared_lock_dir": site.shared_gpu_locks, "callers": site.callers}

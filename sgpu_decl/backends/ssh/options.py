@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sgpu_decl.backends.box.box_place import BoxPlace, names_host
 from sgpu_decl.config.backend import BackendOptions
+from sgpu_decl.config.block import Block
 from sgpu_decl.config.text_types import problem
 
 
@@ -17,14 +18,31 @@ def _host(text: str) -> str:
     return text
 
 
+def _block(value: object) -> object:
+    """A name is short for the block."""
+    return {"host": value} if isinstance(value, str) else value
+
+
+class SshHost(Block):
+    """A machine of several, by its name for `ssh`, or a mapping."""
+
+    short: ClassVar[str | None] = "host"
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        description="The machine, as `ssh` takes it.",
+    )
+    address: Annotated[str, AfterValidator(_host)] | None = Field(
+        None,
+        description="The address at which the other machines reach it. By default the one at which "
+        "`ssh` has reached it, behind any jump host.",
+    )
+
+
 class SshOptions(BackendOptions):
     """Ranks run on a machine that `ssh` reaches, by its own configuration."""
 
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "hosts": "a run has one `host` so far: declare a run for each machine, or use "
-            "`backend: ray` for one run on several",
-            "address": "write `host`",
+            "address": "write `host`; of several, `hosts: [{host: gpu1, address: 10.0.0.1}, …]`",
             "user": "write `host: user@name`, or `User` in `~/.ssh/config`",
             "port": "write `Port` in `~/.ssh/config`, or `host: ssh://name:2222`",
             "identity_file": "write `IdentityFile` in `~/.ssh/config`",
@@ -33,8 +51,14 @@ class SshOptions(BackendOptions):
         }
     )
 
-    host: Annotated[str, AfterValidator(_host)] = Field(
-        description="The machine, as `ssh` takes it: a name of `~/.ssh/config`, or `user@host`."
+    host: Annotated[str, AfterValidator(_host)] | None = Field(
+        None,
+        description="The machine, as `ssh` takes it: a name of `~/.ssh/config`, or `user@host`.",
+    )
+    hosts: tuple[Annotated[SshHost, BeforeValidator(_block)], ...] = Field(
+        (),
+        description="Several machines for one run, in the place of `host`: each has as many of the "
+        "ranks. Rank 0 is on the first.",
     )
     python: str | None = Field(
         None,
@@ -46,7 +70,25 @@ class SshOptions(BackendOptions):
         description="A folder of the machine for attempts, code and environments.",
     )
 
+    @model_validator(mode="after")
+    def _somewhere(self) -> Self:
+        names = [one.host for one in self.hosts]
+        if bool(names) == bool(self.host):
+            raise problem(
+                "contradiction" if names else "missing_key",
+                "{path} has both `host` and `hosts`" if names else "{path} has no `host`",
+                "write `host: gpu1`, or `hosts: [gpu1, gpu2]` for one run on several machines",
+            )
+        if len(set(names)) < len(names):
+            raise problem(
+                "contradiction",
+                "{path} has a machine twice",
+                "name each machine once in `hosts`: it has as many ranks as each of the others",
+            )
+        return self
+
     @property
-    def place(self) -> BoxPlace:
-        """The machine, and the folder there."""
-        return BoxPlace(self.host, self.storage, self.python)
+    def places(self) -> tuple[BoxPlace, ...]:
+        """The machines, and the folder there."""
+        named = self.hosts or (SshHost(host=str(self.host)),)
+        return tuple(BoxPlace(one.host, self.storage, self.python, one.address) for one in named)

@@ -1,6 +1,7 @@
 """The backend of boxes, opened for one project and target."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Backend
@@ -25,8 +26,8 @@ def open_ssh(context: "BackendContext") -> Backend:
     """Nothing is connected before it is asked."""
     boxes = Boxes()
     hosts = LaunchHosts(context.state_dir / "ssh-hosts.json")
-    launches = BoxLaunches(context, boxes, hosts, place_in)
-    mirror = BoxMirror(context.layout, launches.place)
+    launches = BoxLaunches(context, boxes, hosts, places_in)
+    mirror = BoxMirror(context.layout, launches.places)
     return Backend(
         survey=SshSurvey(context.pythons, boxes),
         launcher=SshLauncher(context, launches, mirror, os.environ),
@@ -38,6 +39,6 @@ def open_ssh(context: "BackendContext") -> Backend:
     )
 
 
-def place_in(block: "BackendOptions") -> BoxPlace | None:
-    """The box that a block means; None for that of another backend."""
-    return block.place if isinstance(block, SshOptions) else None
+def places_in(block: "BackendOptions") -> Sequence[BoxPlace]:
+    """The boxes that a block means; none for that of another backend."""
+    return block.places if isinstance(block, SshOptions) else ()

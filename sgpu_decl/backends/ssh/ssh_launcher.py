@@ -1,16 +1,17 @@
-"""Launches on a box: its agent stages them in their folder there, and starts their supervisor, as
-on this machine."""
+"""Launches on boxes: their agents stage them in their folder there, and start their supervisor, as
+on this machine. The supervisors of several boxes meet, and the first decides."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.base import ForcedStop, Launcher
 from sgpu_decl.backends.box.box_launches import BoxLaunches
 from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.box_reach import require_reach
 from sgpu_decl.backends.box.box_uploads import BoxUploads
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.box.ssh_process import SshConnectionLost
@@ -25,6 +26,7 @@ from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
 from sgpu_decl.model.gpu import GPUType
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.model.step_progress import Progress, Quiet
 from sgpu_decl.rendering.spec import LaunchSpec
 from sgpu_decl.scratch_folders import scratch_folder
@@ -57,19 +59,30 @@ class SshLauncher(Launcher):
         require_code(self._store(), request)
         resolve_secrets(request.config.secrets, self._environ, request.folder(self._project))
         require_uri(request.config, self._environ)
-        self._launches.launch_on(request.record)
+        boxes = self._launches.launch_on(request.record)
+        require_reach(boxes)
+        for upstream in outputs_read(request.inputs.spec) if len(boxes) > 1 else ():
+            raise BackendError(
+                f"`{request.ref}` reads the output of `{upstream}`: of a run on several hosts, "
+                "each has only the files of its own ranks",
+                hint="have it written to a storage that all hosts see",
+                code="upstream_elsewhere",
+            )
         require_upstreams(
             request,
             "on another host",
             is_beside=lambda one: self._launches.are_beside(one, request.record),
-            has_output=lambda one: bool(self._launches.ask(one, "facts_of")["output"]),
+            has_output=lambda one: any(
+                there["output"] for there in self._launches.ask_each(one, "facts_of")
+            ),
         )
 
     def prepare(
         self, requests: Sequence[LaunchRequest], progress: Progress
     ) -> Sequence[Diagnostic]:
-        for request in requests:
-            box = self._launches.box(request.record)
+        for request, box in (
+            (one, box) for one in requests for box in self._launches.boxes(one.record)
+        ):
             if request.inputs.code_digest is not None:
                 self._uploads.code(box, request.inputs.code_digest, progress)
             if request.inputs.environment_digest is not None:
@@ -80,20 +93,26 @@ class SshLauncher(Launcher):
         return self._launches.reference(record)
 
     def place_words(self, record: LaunchRecord) -> str:
-        return f"on {self._launches.box(record).host}"
+        return f"on {', '.join(box.host for box in self._launches.boxes(record))}"
 
     def may_queue(self, request: LaunchRequest) -> bool:
         return request.config.max_parallel is not None or request.config.type.name != "CPU"
 
     def stage(self, request: LaunchRequest) -> None:
-        box, record = self._launches.box(request.record), request.record
+        boxes = self._launches.boxes(request.record)
+        specs = [self._stage(request, box, node) for node, box in enumerate(boxes)]
+        self._mirror.begin(request.record, specs[0])
+
+    def _stage(self, request: LaunchRequest, box: Box, node: int) -> bytes:
+        """Stage it on one of its boxes; return its spec there."""
+        record = request.record
         digest, quiet = request.inputs.code_digest, Quiet()
         code = self._uploads.code(box, digest, quiet) if digest is not None else None
         with scratch_folder("launch") as scratch, self._explained(request):
-            files = self._files(request, box, scratch)
+            files = self._files(request, box, node, scratch)
             sizes = [[name, len(content)] for name, content in files.items()]
             message = {
-                "folder": self._launches.folder(record),
+                "folder": self._launches.folder(record, node),
                 "token": record.token,
                 "files": sizes,
                 "folders": ["output", *(() if code else ("code",)), *_site(request)],
@@ -107,10 +126,10 @@ class SshLauncher(Launcher):
                     raise
                 self._uploads.code(box, digest, quiet, again=True)  # somebody deleted it there
                 box.send("stage", message, files.values, size)
-        self._mirror.begin(record, files["spec.json"])
+        return files["spec.json"]
 
     def staged(self, record: LaunchRecord) -> bool:
-        return bool(self._launches.ask(record, "staged")["staged"])
+        return all(there["staged"] for there in self._launches.ask_each(record, "staged"))
 
     def launch(self, request: LaunchRequest) -> str:
         config, base = request.config, request.folder(self._project)
@@ -120,7 +139,7 @@ class SshLauncher(Launcher):
         }
         try:
             with self._explained(request):
-                self._launches.ask(request.record, "start", secrets=secrets)
+                self._start(request.record, secrets)
         except SshConnectionLost as error:
             raise OutcomeUnknown(
                 f"`{request.ref}` may have been started: {error.message}",
@@ -128,13 +147,42 @@ class SshLauncher(Launcher):
             ) from error
         return self._launches.reference(request.record)
 
+    def _start(self, record: LaunchRecord, secrets: Mapping[str, str]) -> None:
+        """Start it on the first box, and on the others then, unless it is over by now: the first
+        does not wait for ever. So what reached some boxes alone ends, or begins on all."""
+        places = self._launches.places(record)
+        if len(places) == 1:
+            self._launches.ask(record, "start", secrets=secrets)
+            return
+        boots = [(box.hello["boot"], box.address) for box, _ in places]
+        turns = sorted(range(len(places)), key=boots.__getitem__)
+        node: dict[str, Any] = {"count": len(places), "address": boots[0][1], "turns": turns}
+        for number, (box, folder) in enumerate(places):
+            message = {"folder": folder, "token": record.token, "secrets": secrets}
+            answer = box.ask("start", **message, node={**node, "number": number})
+            if number == 0:
+                if answer["meeting"] is None:
+                    return
+                node |= answer["meeting"]
+
     def cancel(self, record: LaunchRecord) -> None:
-        self._launches.ask(record, "cancel")
+        """Any box takes it for all."""
+        asked, failed = False, None
+        for box, folder in self._launches.places(record):
+            try:
+                box.ask("cancel", folder=folder)
+                asked = True
+            except BackendError as error:
+                failed = error
+        if failed is not None and not asked:
+            raise failed
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop:
         return _ForcedStop(self._launches, record, _SILENT if patience is None else patience)
 
-    def _files(self, request: LaunchRequest, box: Box, scratch: Path) -> dict[str, bytes]:
+    def _files(
+        self, request: LaunchRequest, box: Box, node: int, scratch: Path
+    ) -> dict[str, bytes]:
         """The files of an attempt's folder, by name; its spec is the last."""
         call = request.call
         told = replace(request, call=replace(call, path=())) if call is not None else request
@@ -146,7 +194,7 @@ class SshLauncher(Launcher):
         kind = request.config.type.kind
         spec = host_launch_spec(
             told,
-            self._site(request, box),
+            self._site(request, box, node),
             root=request.code_root(self._project),
             code=code,
             python=f"{tree}/bin/python" if tree is not None else str(box.hello["python"]),
@@ -158,6 +206,7 @@ class SshLauncher(Launcher):
             ],
             share_gpus=False,
             tracker=None,
+            nodes=len(self._launches.boxes(request.record)),
         )
         files: dict[str, bytes] = {}
         if call is not None:
@@ -178,11 +227,11 @@ class SshLauncher(Launcher):
         argv = (spec.python, f"{spec.run_dir}/{archive}", *words)
         return replace(spec, tracker=replace(tracker.spec, argv=argv)), tracker.files
 
-    def _site(self, request: LaunchRequest, box: Box) -> HostSite:
+    def _site(self, request: LaunchRequest, box: Box, node: int) -> HostSite:
         hello = box.hello
         return HostSite(
-            layout=self._launches.layout(request.record),
-            folder_of=self._launches.path,
+            layout=self._launches.layout(request.record, node),
+            folder_of=lambda record: self._launches.path(record, box),
             gpu_locks=hello["gpu_locks"],
             shared_gpu_locks=hello["shared_gpu_locks"],
             port_locks=hello["port_locks"],
@@ -211,8 +260,8 @@ class _ForcedStop(ForcedStop):
         self._patience = patience
 
     def look(self) -> str | None:
-        did = self._launches.ask(self._record, "force", silence=self._patience)
-        return str(did["did"]) if did["did"] else None
+        each = self._launches.ask_each(self._record, "force", silence=self._patience)
+        return "; ".join(str(one["did"]) for one in each if one["did"]) or None
 
 
 def _site(request: LaunchRequest) -> tuple[str, ...]:

@@ -1,11 +1,14 @@
-"""What planning asks of a box: its GPUs and who uses them, its disk, its clock and its Python."""
+"""What planning asks of boxes: their GPUs and who uses them, their disk, their clock and their
+Python; and of several whether they reach each other. All are asked at once."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sgpu_decl.backends.box.boxes import Box, Boxes
+from sgpu_decl.backends.box.box_reach import require_reach
+from sgpu_decl.backends.box.boxes import Box, Boxes, ask_all
 from sgpu_decl.backends.device_checks import (
     device_findings,
     gpu_offers,
@@ -43,6 +46,16 @@ _UNSUPPORTED = {
         "write their path there into the run, or make them part of the code with `code.include`",
     ),
 }
+_ON_SEVERAL = {
+    "ray": (
+        "a run on several `hosts` starts no Ray cluster",
+        "use `backend: ray` with the address of a cluster that runs on them",
+    ),
+    "resume": (
+        "with several `hosts`, ranks do not see the output of earlier attempts on other hosts",
+        "write checkpoints to a storage that all hosts have, and look for the newest there",
+    ),
+}
 _WAITS = "wait, or choose devices with `CUDA_VISIBLE_DEVICES` in `env.variables`"
 
 
@@ -55,31 +68,40 @@ class SshSurvey(RemoteSurvey):
         self._said: set[str] = set()
 
     def nodes(self, config: "RunConfig") -> NodeShape | None:
+        boxes = self._at(config.backend)
         try:
-            box = self._box(config.backend)
-            facts, cpus = box.facts, box.hello["processors"]
+            facts, cpus = boxes[0].facts, boxes[0].hello["processors"]
         except BackendError:
             return None
-        gpus = 0 if config.type.kind is GPUType.CPU else config.gpus
-        return NodeShape(nodes=1, gpus=gpus, cpus=cpus, store=facts["store"], shm=facts["shm"])
+        gpus = 0 if config.type.kind is GPUType.CPU else config.gpus // len(boxes)
+        return NodeShape(
+            nodes=len(boxes), gpus=gpus, cpus=cpus, store=facts["store"], shm=facts["shm"]
+        )
 
     def offers(self, block: "BackendOptions") -> "Sequence[GpuOffer]":
-        box = self._box(block)
-        return gpu_offers(devices_of(box), lambda: box.facts["users"], _words(box), shares=False)
+        return [
+            offer
+            for box in self._at(block)
+            for offer in gpu_offers(devices_of(box), _users_of(box), _words(box), shares=False)
+        ]
 
     def account(self, config: "RunConfig") -> PlanPlatform:
-        return PlanPlatform(backend="ssh", host=self._box(config.backend).host)
+        hosts = ", ".join(box.host for box in self._at(config.backend))
+        return PlanPlatform(backend="ssh", host=hosts)
 
     def site(self, config: "RunConfig") -> str:
-        return f"host `{self._box(config.backend).host}`"
+        boxes = self._at(config.backend)
+        return f"host{'s' * (len(boxes) > 1)} {', '.join(map(_words, boxes))}"
 
     def rules(
         self, config: "RunConfig", places: Mapping[str, Place], folder: Path
     ) -> Sequence[Diagnostic]:
+        boxes = self._at(config.backend)
         return (
             *unsupported_findings(config, places, _UNSUPPORTED, called=False),
+            *(_several_findings(config, places, boxes) if len(boxes) > 1 else ()),
             *entrypoint_findings(config, places, folder),
-            *rank_findings(config, places, _words(self._box(config.backend))),
+            *rank_findings(config, places, ", ".join(map(_words, boxes))),
         )
 
     def check(
@@ -95,18 +117,28 @@ class SshSurvey(RemoteSurvey):
             *missing_secrets(config.secrets, places, os.environ, folder),
             *tracking_findings(config, places, os.environ),
         ]
-        box = self._box(config.backend)
-        try:
+        boxes = self._at(config.backend)
+        place = _place(places)
+        for error in ask_all(boxes, _problem):
+            if error is not None:
+                found += self.unanswered("machine", error, "an apply would need it", place)
+                boxes = [box for box in boxes if _problem(box) is None]
+        there = config.model_copy(
+            update={"gpus": max(1, config.gpus // len(self._at(config.backend)))}
+        )
+        for box in boxes:
             found += self._of_box(box, places)
             if config.type.kind is not GPUType.CPU:
-                found += device_findings(config, places, lambda: devices_of(box), _words(box))
-                found += user_findings(
-                    config, places, lambda: devices_of(box), lambda: box.facts["users"],
-                    shares=_WAITS,
-                )  # fmt: skip
-        except BackendError as error:
-            place = places.get("backend.host") or places.get("backend")
-            found += self.unanswered("machine", error, "an apply would need it", place)
+                devices = partial(devices_of, box)
+                found += device_findings(there, places, devices, _words(box))
+                found += user_findings(there, places, devices, _users_of(box), shares=_WAITS)
+        if len(boxes) == len(self._at(config.backend)):
+            try:
+                require_reach(boxes)
+            except BackendError as error:
+                found.append(
+                    Diagnostic(code=error.code, summary=error.message, place=place, hint=error.hint)
+                )
         return found
 
     def _of_box(self, box: Box, places: Mapping[str, Place]) -> Iterator[Diagnostic]:
@@ -115,7 +147,7 @@ class SshSurvey(RemoteSurvey):
         if box.host in self._said:
             return
         self._said.add(box.host)
-        place = places.get("backend.host") or places.get("backend")
+        place = _place(places)
         if abs(facts["ahead"]) > _CLOCK:
             yield Diagnostic(
                 code="host_clock",
@@ -143,8 +175,45 @@ class SshSurvey(RemoteSurvey):
                 hint="in a container, allow these system calls in its seccomp profile",
             )
 
-    def _box(self, block: "BackendOptions") -> Box:
-        return self._boxes.at(cast("SshOptions", block).place)
+    def _at(self, block: "BackendOptions") -> list[Box]:
+        return [self._boxes.at(place) for place in cast("SshOptions", block).places]
+
+
+def _several_findings(
+    config: "RunConfig", places: Mapping[str, Place], boxes: Sequence[Box]
+) -> Iterator[Diagnostic]:
+    """What keeps a run from several boxes."""
+    for field, used in (("ray", config.ray is not None), ("resume", config.resume is not None)):
+        if used:
+            summary, hint = _ON_SEVERAL[field]
+            yield Diagnostic(
+                code="unsupported_field", summary=summary, place=places.get(field), hint=hint
+            )
+    if config.ranks % len(boxes):
+        yield Diagnostic(
+            code="uneven_hosts",
+            summary=f"`gpus: {config.gpus}` cannot be shared evenly by {len(boxes)} hosts",
+            place=places.get("gpus") or _place(places),
+            hint=f"use a multiple of {len(boxes)}, or other `hosts`",
+        )
+
+
+def _problem(box: Box) -> BackendError | None:
+    """Why a box does not answer."""
+    try:
+        box.facts  # noqa: B018  it is asked now
+    except BackendError as error:
+        return error
+    return None
+
+
+def _place(places: Mapping[str, Place]) -> Place | None:
+    names = ("backend.hosts", "backend.host", "backend")
+    return next((places[name] for name in names if name in places), None)
+
+
+def _users_of(box: Box) -> Callable[[], Mapping[str, str]]:
+    return lambda: box.facts["users"]
 
 
 def devices_of(box: Box) -> Devices:
