@@ -1,17 +1,18 @@
 """Several machines that ssh reaches, as far as one machine can be several: each has a network, a
 user with a home of its own, processes, `/tmp` and a boot id, in namespaces of the kernel.
 
-Tests need root for it, and are skipped elsewhere. `path` is a folder with the `ssh` of a client that
-knows the hosts, as `gpu1`, `gpu2` and so on.
+Tests need root for it, and are skipped elsewhere. `path` is a folder with the `ssh` of a client
+that knows the hosts, as `gpu1`, `gpu2` and so on.
 """
 
+import itertools
 import os
 import shutil
 import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,15 @@ read up
 exec {sshd} -D -e -f /mnt/sshd_config
 """
 _PATIENCE = 60.0
+_made = itertools.count(1)
 
 
 class SshHost:
     """One of them, up until `kill`. `gate` is its folder of this machine that ranks see."""
 
-    def __init__(self, folder: Path, number: int, net: str, bridge: str, tmp: str) -> None:
+    def __init__(
+        self, folder: Path, number: int, net: str, bridge: str, tmp: str, variables: str
+    ) -> None:
         self.name = f"gpu{number}"
         self.address = f"{net}.{number + 1}"
         self.home, self.gate = folder / "home", folder / "gate"
@@ -80,7 +84,7 @@ class SshHost:
         keygen(folder / "hostkey")
         users = Path("/etc/passwd").read_text()
         (folder / "passwd").write_text(f"{users}ann:x:{user}:{user}::/mnt/home:/bin/sh\n")
-        (folder / "sshd_config").write_text(_SERVER)
+        (folder / "sshd_config").write_text(_SERVER + variables)
         shutil.copy(folder.parent / "key.pub", folder)
 
     def start(self) -> None:
@@ -140,9 +144,9 @@ class SshHost:
         self._await(lambda: bool(children.read_text().split()))
         return int(children.read_text().split()[0])
 
-    def _await(self, happened: "object") -> None:
+    def _await(self, happened: Callable[[], bool]) -> None:
         end = time.monotonic() + _PATIENCE
-        while not happened():  # type: ignore[operator]
+        while not happened():
             assert self._process is not None
             assert self._process.poll() is None, (self._folder / "sshd.log").read_text()
             assert time.monotonic() < end
@@ -150,9 +154,10 @@ class SshHost:
 
 
 class SshHosts:
-    """`count` hosts, which reach each other and this machine."""
+    """`count` hosts, which reach each other and this machine. `tmp` is the size of their `/tmp`,
+    and `variables` are those of logins."""
 
-    def __init__(self, folder: Path, count: int = 2, tmp: str = "100m") -> None:
+    def __init__(self, folder: Path, count: int = 2, tmp: str = "100m", **variables: str) -> None:
         require_sshd()
         if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
             pytest.skip("needs root and the programs `ip`, `unshare` and `nsenter`")
@@ -162,13 +167,16 @@ class SshHosts:
         keygen(folder / "key")
         self.path = folder / "bin"
         self.path.mkdir()
-        self._bridge = f"sg{os.getpid() % 100_000}"
-        net = f"10.{77 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
+        made = next(_made)
+        self._bridge = f"sg{os.getpid() % 10_000}x{made}"
+        told = "".join(f' "{name}={value}"' for name, value in variables.items())
+        told = f"SetEnv{told}\n" if told else ""
+        net = f"10.{100 + os.getpid() % 100}.{made}"
         run("ip", "link", "add", self._bridge, "type", "bridge")
         run("ip", "address", "add", f"{net}.1/24", "dev", self._bridge)
         run("ip", "link", "set", self._bridge, "up")
         self.hosts = [
-            SshHost(folder / f"gpu{number}", number, net, self._bridge, tmp)
+            SshHost(folder / f"gpu{number}", number, net, self._bridge, tmp, told)
             for number in range(1, count + 1)
         ]
         config, known = "", ""

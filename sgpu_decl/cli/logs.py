@@ -26,11 +26,11 @@ from sgpu_decl.cli.terminal_output import answer, answer_exactly, note, now, sho
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.errors import NotFound
 from sgpu_decl.model.attempt import AttemptRef
+from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.rank_output import LogLines
 
 if TYPE_CHECKING:
     from sgpu_decl.api import Session
-    from sgpu_decl.model.attempt_view import AttemptView
     from sgpu_decl.model.jsonable import Json
 
 
@@ -102,7 +102,9 @@ def command(
         refs = tuple(view.ref for view in views if not _ended_before(view, since_ns))
     if follow and any(view.state.active for view in views):
         _say_unfollowed(session, views)
-        items: Iterator[object] = session.runs.follow(refs, ranks=ranks, restart=restart)
+        items: Iterator[object] = _noting_silence(
+            session.runs.follow(refs, ranks=ranks, restart=restart)
+        )
     else:
         items = (
             log
@@ -154,7 +156,7 @@ def warn_of_secrets(session: "Session", refs: "Sequence[AttemptRef]") -> None:
         note(f"warning: {named} cannot be resolved here: if a rank wrote the value, it is shown")
 
 
-def _say_unfollowed(session: "Session", views: "Sequence[AttemptView]") -> None:
+def _say_unfollowed(session: "Session", views: Sequence[AttemptView]) -> None:
     """Say which runs cannot be followed, since they cannot be asked from here. If these are all
     that is active, that is an error."""
     from sgpu_decl.views.status_text import ending, way_out_notes
@@ -170,18 +172,18 @@ def _say_unfollowed(session: "Session", views: "Sequence[AttemptView]") -> None:
         note(line)
 
 
-def _failed_rank(view: "AttemptView") -> tuple[int]:
+def _failed_rank(view: AttemptView) -> tuple[int]:
     """The rank that failed first; 0 where there is none."""
     first = view.first_cause.rank if view.first_cause is not None else None
     return (first or 0,)
 
 
-def _ended_before(view: "AttemptView", time_ns: int) -> bool:
+def _ended_before(view: AttemptView, time_ns: int) -> bool:
     ended = view.ended_at
     return not view.state.active and ended is not None and ended.timestamp() * 1e9 < time_ns
 
 
-def _check_restart(views: "Sequence[AttemptView]", restart: int | None) -> None:
+def _check_restart(views: Sequence[AttemptView], restart: int | None) -> None:
     """Refuse a restart that has not happened and cannot happen any more."""
     if restart is None or any(view.state.active for view in views):
         return
@@ -205,6 +207,18 @@ def written_since(
                 untimed.add(str(item.ref))
             elif item.time_ns < since_ns:
                 continue
+        yield item
+
+
+def _noting_silence(items: Iterable[object]) -> Iterator[object]:
+    """Say when a run is not known any more, and when it is again."""
+    from sgpu_decl.views.progress_text import silence_line
+
+    silent: set[AttemptRef] = set()
+    for item in items:
+        if isinstance(item, AttemptView) and (item.unavailable is None) == (item.ref in silent):
+            silent ^= {item.ref}
+            note(silence_line(item, now=now()))
         yield item
 
 

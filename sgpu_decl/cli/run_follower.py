@@ -17,7 +17,7 @@ from sgpu_decl.cli.terminal_output import interactive, note, now, show, write_li
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import BACKOFF, AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
-from sgpu_decl.views.progress_text import restart_line, state_line
+from sgpu_decl.views.progress_text import restart_line, silence_line, state_line
 from sgpu_decl.views.rank_output_text import clean_lines, prefix
 from sgpu_decl.views.tracking_text import tracking_notes
 
@@ -91,6 +91,7 @@ class _Follower:
     events: EventFile
     restarts: dict[AttemptRef, int] = field(default_factory=dict)
     warned: set[AttemptRef] = field(default_factory=set)  # about their tracking
+    silent: set[AttemptRef] = field(default_factory=set)  # those that do not answer now
     force: Callable[[], None] = lambda: None  # ends those that do not answer, once asked to stop
 
     @property
@@ -106,6 +107,9 @@ class _Follower:
                 if restart.number > self.restarts.get(item.ref, 0):
                     self.screen.note(restart_line(item.ref, restart, now=now()))
             self.restarts[item.ref] = item.restart
+            if (item.unavailable is None) == (item.ref in self.silent):
+                self.silent ^= {item.ref}
+                self.screen.note(silence_line(item, now=now()))
             self.screen.show_state(item)
             if item.tracking is not None and item.ref not in self.warned:
                 self.warned.add(item.ref)

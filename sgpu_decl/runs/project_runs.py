@@ -309,8 +309,9 @@ class ProjectRuns(RunFinder):
         restart: int | None = None,
     ) -> "Iterator[LogLines | AttemptView | None]":
         """Log lines of several attempts until all have ended, and how each of them stands whenever
-        it enters another state, waits for something else, or starts its ranks again. The lines that
-        are there at the beginning come first, of all attempts; then how each of them stands.
+        it enters another state, waits for something else, starts its ranks again, or is not known
+        any more. The lines that are there at the beginning come first, of all attempts; then how
+        each of them stands.
 
         Yields `None` at quiet moments, several times a second, so that the caller can look around.
         Attempts that cannot be asked from here are not followed: how they were recorded comes
@@ -351,6 +352,7 @@ class ProjectRuns(RunFinder):
             for ref, status in self._statuses(watched).items():  # later than the last line
                 standing = (
                     status.state, status.restart, status.waiting_for, status.tracking,
+                    status.unavailable is None,
                 )  # fmt: skip
                 if reported.get(ref) != standing:
                     reported[ref] = standing

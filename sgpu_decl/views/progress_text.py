@@ -10,7 +10,7 @@ from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.event import ApplyEvent, Step
 from sgpu_decl.views.status_text import cause_words, dashboard_words, waits
-from sgpu_decl.views.terminal import size
+from sgpu_decl.views.terminal import age, size
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import Restart
@@ -97,6 +97,14 @@ def restart_line(ref: AttemptRef, restart: "Restart", *, now: datetime) -> str:
     how = f"restarts in {duration(seconds)}" if seconds > 0 else "restarted"
     why = cause_words(restart.rank, restart.summary)
     return f"{ref} {how} (restart {restart.number}): {why}"
+
+
+def silence_line(view: AttemptView, *, now: datetime) -> str:
+    """That nobody knows how an attempt stands, since when and why, or that it is known again."""
+    if view.unavailable is None:
+        return f"{view.ref} answers again: {view.state}"
+    since = f" since {age(view.unknown_since, now)}" if view.unknown_since is not None else ""
+    return f"{view.ref} unknown{since}, asked again until it answers: {view.unavailable}"
 
 
 def phase_line(phase: str, done: int, total: int, *, seconds: float) -> str:

@@ -58,20 +58,24 @@ class BoxAttempts(FolderAttempts):
 
     def look(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, AttemptView]:
         views = {}
-        boxes: dict[Box, list[LaunchRecord]] = {}
+        places: dict[AttemptRef, Sequence[tuple[Box, str]]] = {}
         for record in records:
             if self._mirror.has_ended(record):
                 views[record.ref] = view_in(record, read_attempt(self._layout.found(record)))
                 continue
             try:
-                for box in self._launches.boxes(record):
-                    boxes.setdefault(box, []).append(record)
+                places[record.ref] = self._launches.places(record)
             except BackendError as error:
-                views |= self._as_seen([record], error)
-        seen = dict(zip(boxes, ask_all(list(boxes), lambda box: self._seen(box, boxes[box])),
-                        strict=True)) if boxes else {}  # fmt: skip
-        for record in {one.ref: one for group in boxes.values() for one in group}.values():
-            views |= self._looked(record, [seen[box] for box in self._launches.boxes(record)])
+                views |= self._as_seen(record, error)
+        asked = [record for record in records if record.ref in places]
+        firsts = self._seen([places[record.ref][0] for record in asked])
+        for record in asked:
+            first, *others = places[record.ref]
+            found = firsts[first]
+            if isinstance(found, BackendError):
+                views |= self._without_first(record, found, others)
+            elif found is not None:
+                views[record.ref] = self._looked(record, found)
         return {record.ref: views[record.ref] for record in records if record.ref in views}
 
     def elsewhere(self, record: LaunchRecord) -> Elsewhere | None:
@@ -193,61 +197,63 @@ class BoxAttempts(FolderAttempts):
                 yield from (pid for pids in found.values() for pid in pids)
 
     def _seen(
-        self, box: Box, records: Sequence[LaunchRecord]
-    ) -> "dict[AttemptRef, dict[str, Any] | None] | BackendError":
-        """What a box says of attempts, or why it does not answer."""
-        if (known := self._away_error(box)) is not None:
-            return known
-        folders = [dict(self._launches.places(record))[box] for record in records]
-        try:
-            seen = box.ask("look", folders=folders)["seen"]
-        except BackendError as error:
-            self._away[box] = time.monotonic(), error
-            return error
-        return {record.ref: status for record, status in zip(records, seen, strict=True)}
+        self, places: Sequence[tuple[Box, str]]
+    ) -> "dict[tuple[Box, str], dict[str, Any] | BackendError | None]":
+        """What boxes say of attempts in these folders, or why they do not answer. All are asked at
+        once."""
+        folders: dict[Box, list[str]] = {}
+        for box, folder in places:
+            folders.setdefault(box, []).append(folder)
 
-    def _looked(
-        self,
-        record: LaunchRecord,
-        seen: "Sequence[dict[AttemptRef, dict[str, Any] | None] | BackendError]",
-    ) -> dict[AttemptRef, AttemptView]:
-        """What the first box of an attempt says of it; if it does not answer, how others say that
-        it ended, or what it said last."""
-        first, *others = seen
-        if isinstance(first, BackendError):
-            for other in others:
-                status = None if isinstance(other, BackendError) else other[record.ref]
-                if status is not None and _is_over(status):
-                    ended = {**status, "ranks": [_ended(rank, status) for rank in status["ranks"]]}
-                    self._mirror.end(record, ended)
-                    return {record.ref: view_in(record, ended)}
-            return self._as_seen([record], first)
-        status = first[record.ref]
-        if status is None:
-            return {}
+        def ask(box: Box) -> "Sequence[dict[str, Any] | BackendError | None]":
+            away = self._away_error(box)
+            try:
+                if away is None:
+                    return list(box.ask("look", folders=folders[box])["seen"])
+            except BackendError as error:
+                self._away[box] = time.monotonic(), error
+                away = error
+            return [away] * len(folders[box])
+
+        answers = zip(folders, ask_all(list(folders), ask), strict=True)
+        return {
+            (box, folder): status
+            for box, statuses in answers
+            for folder, status in zip(folders[box], statuses, strict=True)
+        }
+
+    def _looked(self, record: LaunchRecord, status: Mapping[str, Any]) -> AttemptView:
         view = view_in(record, status)
         self._mirror.note(record, status)
         if not view.state.active:
             stacks = view.first_cause.stacks if view.first_cause is not None else ()
             self._mirror.pull(record, (*(stack.file for stack in stacks), *RECORD))
-        return {record.ref: view}
+        return view
 
-    def _as_seen(
-        self, records: Sequence[LaunchRecord], error: BackendError
+    def _without_first(
+        self, record: LaunchRecord, error: BackendError, others: Sequence[tuple[Box, str]]
     ) -> dict[AttemptRef, AttemptView]:
-        """Attempts of a box that does not answer, as they were seen last from here."""
-        views = {}
-        for record in records:
-            seen = self._mirror.noted(record)
-            if seen is not None:
-                status, at = seen
-                views[record.ref] = replace(
-                    view_in(record, status),
-                    unavailable=error.message,
-                    way_out=error.hint,
-                    unknown_since=at,
-                )
-        return views
+        """An attempt whose first box does not answer: how others say that it ended, or how it was
+        seen last."""
+        for status in self._seen(others).values():
+            if isinstance(status, dict) and not AttemptState(status["state"]).active:
+                ended = {**status, "ranks": [_ended(rank, status) for rank in status["ranks"]]}
+                self._mirror.end(record, ended)
+                return {record.ref: view_in(record, ended)}
+        return self._as_seen(record, error)
+
+    def _as_seen(self, record: LaunchRecord, error: BackendError) -> dict[AttemptRef, AttemptView]:
+        """An attempt whose box does not answer, as it was seen last from here."""
+        seen = self._mirror.noted(record)
+        if seen is None:
+            return {}
+        status, at = seen
+        view = view_in(record, status)
+        return {
+            record.ref: replace(
+                view, unavailable=error.message, way_out=error.hint, unknown_since=at
+            )
+        }
 
     def _problem(self, record: LaunchRecord) -> BackendError | None:
         """Why the box of an attempt cannot be asked."""
@@ -278,12 +284,16 @@ class BoxAttempts(FolderAttempts):
         if not follow:
             return False  # all of it was brought
         view = self.look([record]).get(record.ref)
-        self._mirror.pull(record, log_names())  # after the look: what ended ranks wrote is there
+        if view is not None and view.unavailable is not None:
+            return True  # there may be more when its box is back
+        try:
+            # After the look: what ended ranks wrote is there. Of several boxes, one may be lost.
+            self._mirror.pull(record, log_names())
+        except BackendError as error:
+            goes_on = view is not None and view.state.active
+            if not error.retryable or not (goes_on or len(self._launches.boxes(record)) > 1):
+                raise
         return view is not None and view.state.active
-
-
-def _is_over(status: Mapping[str, Any]) -> bool:
-    return not AttemptState(status["state"]).active
 
 
 def _ended(rank: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:

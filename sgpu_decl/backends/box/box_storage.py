@@ -34,10 +34,8 @@ class BoxStorage(Storage):
         self._pending = pending
 
     def size(self, record: LaunchRecord) -> int:
-        facts = self._launches.ask_each(record, "facts_of")
-        return sum(int(there["size"]) for there in facts) + self._layout.size(
-            self._layout.found(record)
-        )
+        there = sum(int(one["size"]) for one in self._launches.ask_each(record, "facts_of"))
+        return there + self._layout.size(self._layout.found(record))
 
     def sizes(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, int | None]:
         found: dict[AttemptRef, int | None] = {}

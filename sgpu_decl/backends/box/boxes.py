@@ -124,8 +124,8 @@ class Box:
 
 def ask_all(boxes: Sequence[Box], ask: Callable[[Box], _Answer]) -> list[_Answer]:
     """The answers of several, which are asked at once, in their order. Raises BackendError."""
-    if len(boxes) == 1:
-        return [ask(boxes[0])]
+    if len(boxes) < 2:
+        return [ask(box) for box in boxes]
     with ThreadPoolExecutor(len(boxes)) as pool:
         return list(pool.map(ask, boxes))
 

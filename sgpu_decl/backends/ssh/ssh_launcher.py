@@ -159,11 +159,16 @@ class SshLauncher(Launcher):
         node: dict[str, Any] = {"count": len(places), "address": boots[0][1], "turns": turns}
         for number, (box, folder) in enumerate(places):
             message = {"folder": folder, "token": record.token, "secrets": secrets}
-            answer = box.ask("start", **message, node={**node, "number": number})
+            met = self._start_on(box, {**message, "node": {**node, "number": number}})
             if number == 0:
-                if answer["meeting"] is None:
+                if met is None:
                     return
-                node |= answer["meeting"]
+                node |= met
+
+    def _start_on(self, box: Box, message: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a box that was started says to the others; None if its attempt is over."""
+        met: dict[str, Any] | None = box.send("start", message)[0]["meeting"]
+        return met
 
     def cancel(self, record: LaunchRecord) -> None:
         """Any box takes it for all."""
