@@ -12,7 +12,8 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,18 @@ class SshHost:
     def cut(self, *, off: bool = True) -> None:
         """Cut it off the network, without a word to anybody, or connect it again."""
         run("ip", "link", "set", self._link, "down" if off else "up")
+
+    @contextmanager
+    def full_tmp(self) -> Iterator[None]:
+        """Have its `/tmp` full for a while."""
+        fill = Path(f"/proc/{self._first()}/root/tmp/fill")
+        try:
+            with fill.open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(b"x" * 4096)
+            yield
+        finally:
+            fill.unlink()
 
     def processes(self, word: str) -> Sequence[int]:
         """Its processes that have a word in their command line or environment, by the pids of this

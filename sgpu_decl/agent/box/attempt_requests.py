@@ -7,6 +7,7 @@ it is whole, and of several starters one goes on (`supervision.guardian`).
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
@@ -37,6 +38,7 @@ from sgpu_decl.agent.launching.agent_launch import AGENT, launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
 from sgpu_decl.agent.several_nodes.host_node import MEETING
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.system.host_locks import host_lock_home
 from sgpu_decl.agent.system.safe_files import regular_opener
 
 TYPE_CHECKING = False
@@ -100,13 +102,22 @@ def start(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     if not (launched(folder) and holds_launch(folder, token)):
         try:
             launch(folder, token=token, secrets=message["secrets"], node=node)
-        except OSError:
+        except OSError as error:
             if launched(folder) and holds_launch(folder, token):
                 pass  # by another one, meanwhile
             elif not holds_launch(folder, token) or give_up(folder):
-                raise
+                raise _scarce(root, host_lock_home()) or error from error
     over = os.path.exists(os.path.join(folder, OUTCOME))
     return {"meeting": None if over or node is None else read_json(folder, MEETING)}, b""
+
+
+def _scarce(*places: str) -> OSError | None:
+    """The error of the disk that is full, of those that a launch needs."""
+    for place in places:
+        facts = os.statvfs(place if os.path.isdir(place) else os.path.dirname(place))
+        if not facts.f_bavail or (facts.f_files and not facts.f_favail):
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), place)
+    return None
 
 
 def look(root: str, message: dict[str, Any], _: RequestContent) -> Answer:

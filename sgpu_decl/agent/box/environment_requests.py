@@ -23,6 +23,7 @@ from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import AGENT
 from sgpu_decl.agent.system.locks import open_lock
 from sgpu_decl.content.packs import BadPack, Index, index_name, manifest_name
+from sgpu_decl.content.python_match import this_python
 from sgpu_decl.content.tree_files import discard, whole
 
 TYPE_CHECKING = False
@@ -37,6 +38,11 @@ _PACKS = "packs"
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
 _TREE = re.compile(r"[0-9a-f]{64}")
 _MISSING = ("damaged", "packs", "manifest")  # errors of `content.hydrate_program`
+
+
+def python_of(_root: str, _message: dict[str, Any], _content: object) -> Answer:
+    """`python` is what environments have to be made for, see `content.manifest.Python`."""
+    return {"python": this_python()._asdict()}, b""
 
 
 def list_packs(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
@@ -150,4 +156,9 @@ def _lock(folder: str, how: int) -> Iterator[None]:
         os.close(lock)
 
 
-OPERATIONS = {"list_packs": list_packs, "put_pack": put_pack, "make_tree": make_tree}
+OPERATIONS = {
+    "python_of": python_of,
+    "list_packs": list_packs,
+    "put_pack": put_pack,
+    "make_tree": make_tree,
+}

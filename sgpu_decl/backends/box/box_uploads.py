@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import SnapshotEntry
+from sgpu_decl.content.manifest import Python
+from sgpu_decl.content.python_match import mismatch
 from sgpu_decl.content.store.pack_writer import PackTarget, send
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import canonical
@@ -90,6 +92,14 @@ class BoxUploads:
             if error.code != "environment_missing":
                 raise
         manifest = store.need_manifest(tree)
+        why = mismatch(manifest.python, Python(**box.ask("python_of")["python"]))
+        if why:
+            raise BackendError(
+                f"the environment does not fit `{box.host}`: {why}",
+                hint="name another Python of that machine with `backend.python`, or make the "
+                "environment by a Python like that one",
+                code="environment_misfit",
+            )
         send(manifest, store.objects, _PackFolder(box), "packs", progress)
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 

@@ -11,7 +11,7 @@ from sgpu_decl.backends.box.box_place import names_host
 from sgpu_decl.backends.box.boxes import Boxes
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.ssh.options import SshOptions
-from sgpu_decl.backends.ssh.ssh_backend import place_in
+from sgpu_decl.backends.ssh.ssh_backend import places_in
 from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.contracts.backend_bench import BackendBench
 
@@ -30,7 +30,7 @@ def test_a_host_that_only_a_shared_state_names_is_not_logged_in_to(
             project=tmp_path, state_dir=tmp_path, **unused, shared_state=lambda: shared,
             backend_blocks=lambda _: tuple(SshOptions(kind="ssh", host=one) for one in named),
         )  # fmt: skip
-        return BoxLaunches(context, Boxes(), hosts, place_in).box(record).host
+        return BoxLaunches(context, Boxes(), hosts, places_in).box(record).host
 
     for named in ((), ("another",)):
         with pytest.raises(BackendError, match="only the record of the run names") as refused:
@@ -60,7 +60,6 @@ def test_what_ssh_takes_is_a_host(name: str) -> None:
 @pytest.mark.parametrize(
     ("field", "way_out"),
     [
-        ({"hosts": ["a", "b"]}, "a run has one `host` so far"),
         ({"port": 22}, "write `Port` in `~/.ssh/config`"),
         ({"password": "x"}, "use a key"),
     ],

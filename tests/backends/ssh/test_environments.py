@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.agent.system.locks import create_held
+from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.box_uploads import BoxUploads
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.environments.environment_store import EnvironmentStore
+from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.testing.contracts.backend_bench import BackendBench
 from tests.ssh_server import SshServer
@@ -72,6 +75,28 @@ def made(box: Box, tmp_path: Path) -> Callable[[str], str]:
         return captured.digest.removeprefix("sha256:")
 
     return make
+
+
+def test_an_environment_for_another_processor_is_refused_before_it_is_sent(
+    server: SshServer, tmp_path: Path
+) -> None:
+    python = server.home / "python"
+    python.write_text(f'#!/bin/sh\nexec setarch linux32 {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    other = Box(BoxPlace("box", "~/sgpu", str(python)))
+    store = EnvironmentStore(tmp_path / "store")
+    captured, _ = store.capture(str(environment(tmp_path / "venv", "mine")), Quiet())
+    assert captured is not None
+    if other.ask("python_of")["python"]["platform"] == f"linux-{os.uname().machine}":
+        pytest.skip("this machine takes no other name for its processor")
+    uploads = BoxUploads(lambda: CodeStore(tmp_path / "codes"), lambda: store)
+
+    with pytest.raises(BackendError, match="does not fit `box`: it was made for linux-") as refused:
+        uploads.tree(other, captured.digest, Quiet())
+
+    assert refused.value.code == "environment_misfit"
+    assert not (server.home / "sgpu/packs").exists()
+    other.close()
 
 
 def test_gc_deletes_environments_that_nothing_used_for_weeks_and_that_no_run_uses(

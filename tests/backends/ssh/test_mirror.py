@@ -32,7 +32,7 @@ def there(server: SshServer) -> Path:
 
 @pytest.fixture
 def mirror(box: Box, tmp_path: Path) -> BoxMirror:
-    return BoxMirror(AttemptLayout(tmp_path / "state"), lambda _: (box, FOLDER))
+    return BoxMirror(AttemptLayout(tmp_path / "state"), lambda _: [(box, FOLDER)])
 
 
 def test_a_log_is_brought_as_it_grows(there: Path, mirror: BoxMirror) -> None:
@@ -108,7 +108,7 @@ def test_a_rank_that_leaves_a_link_or_a_pipe_leaves_no_file(there: Path, mirror:
 
 
 def test_a_folder_elsewhere_is_refused(box: Box, tmp_path: Path) -> None:
-    mirror = BoxMirror(AttemptLayout(tmp_path), lambda _: (box, "states/../../../etc"))
+    mirror = BoxMirror(AttemptLayout(tmp_path), lambda _: [(box, "states/../../../etc")])
 
     with pytest.raises(BackendError) as refused:
         mirror.pull(RECORD, ("passwd",))

@@ -172,16 +172,25 @@ def test_hosts_that_do_not_reach_each_other_are_told_before_ranks_start(
     assert launches(hosts) == []
 
 
-def test_runs_that_want_the_same_hosts_in_another_order_take_turns(
-    nvml_library: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def gpu_hosts(nvml_library: Path, tmp_path: Path) -> Iterator[SshHosts]:
+    """Two hosts with a GPU each, as far as NVML says."""
     hosts = SshHosts(
         tmp_path / "hosts", LD_LIBRARY_PATH="/mnt/home/lib",
         SGPU_TEST_GPUS="NVIDIA H100 80GB HBM3:85520809984",
     )  # fmt: skip
     for host in hosts.hosts:
-        shutil.copytree(nvml_library, host.home / "lib")
-    bench = bench_on(hosts, tmp_path / "bench", type="H100", gpus=2)
+        library = shutil.copytree(nvml_library, host.home / "lib")
+        for path in (library, *library.iterdir()):
+            path.chmod(0o755)
+    yield hosts
+    hosts.close()
+
+
+def test_runs_that_want_the_same_hosts_in_another_order_take_turns(
+    gpu_hosts: SshHosts, tmp_path: Path
+) -> None:
+    bench = bench_on(gpu_hosts, tmp_path / "bench", type="H100", gpus=2)
     turned = {**BLOCK, "hosts": ["gpu2", "gpu1"]}
     runs = {
         f"run{n}": {"function": "hold", "args": {"gate": GATE, "n": n}, **fields}
@@ -191,11 +200,10 @@ def test_runs_that_want_the_same_hosts_in_another_order_take_turns(
     bench.done("apply", "-y", "--detach")
 
     for n in range(3):
-        release(hosts, n)
+        release(gpu_hosts, n)
 
     states = [bench.ended(name)["state"] for name in runs]
     assert states == ["succeeded"] * 3, json.dumps([bench.status(name) for name in runs])
-    hosts.close()
 
 
 @pytest.mark.parametrize(
