@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from sgpu_decl.agent.system.host_locks import host_lock_folder
 from tests.ssh_server import keygen, require_sshd
 
 GATE = "/mnt/gate"
@@ -205,8 +206,16 @@ class SshHosts:
         for host in self.hosts:
             host.start()
 
+    def hang_up(self) -> None:
+        """End kept connections, which would notice only after a minute that a host is away."""
+        path = f"ControlPath={host_lock_folder('ssh')}/%C"
+        for host in self.hosts:
+            words = [f"{self.path}/ssh", "-o", path, "-O", "exit", host.name]
+            subprocess.run(words, check=False, capture_output=True)
+
     def close(self) -> None:
         """Leave nothing running."""
+        self.hang_up()
         for host in self.hosts:
             host.kill()
         run("ip", "link", "delete", self._bridge)

@@ -36,8 +36,8 @@ from sgpu_decl.agent.box.environment_requests import collect_environments
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import AGENT, launch
 from sgpu_decl.agent.ranks.rank_stacks import rank_stacks
-from sgpu_decl.agent.several_nodes.host_node import MEETING
 from sgpu_decl.agent.supervision.forced_stop import LocalForcedStop
+from sgpu_decl.agent.supervision.host_node import MEETING
 from sgpu_decl.agent.system.host_locks import host_lock_home
 from sgpu_decl.agent.system.safe_files import regular_opener
 

@@ -40,7 +40,7 @@ def launch(
 
     Args:
         token: that of the launch. The agent refuses a folder that holds another one.
-        node: which one this is of several hosts; see `several_nodes.host_node`.
+        node: which one this is of several hosts; see `supervision.host_node`.
         server: forks the agent. Without one, an interpreter is started for this launch alone.
 
     Raises:

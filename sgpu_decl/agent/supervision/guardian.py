@@ -56,7 +56,7 @@ def run(folder: str) -> int:
     Secrets and the environment of ranks come as a JSON object on stdin, `{"secrets", "environ",
     "token"}`, at least `{}`: if that ends early, the launcher has died and nothing is started. Nor
     is anything if the folder holds a launch with another token by now. With `node`, this is one of
-    several hosts: see `several_nodes.host_node`. Stdout gets `ok` once the supervisor holds its
+    several hosts: see `supervision.host_node`. Stdout gets `ok` once the supervisor holds its
     lock, or the reason why not.
     """
     node = FIRST
@@ -85,7 +85,7 @@ def run(folder: str) -> int:
         attempt_files.reserve_space(folder)
         host_record = HostRecord(folder)
         if "node" in message:
-            from sgpu_decl.agent.several_nodes.host_node import host_node
+            from sgpu_decl.agent.supervision.host_node import host_node
 
             node, spec = host_node(message["node"], folder, spec)
         start_reaper(folder, rank_marks(spec["token"], node.number))

@@ -79,7 +79,7 @@ def host_launch_spec(
         devices: what CUDA_VISIBLE_DEVICES may name there.
         share_gpus: whether ranks get devices that other programs use.
         tracker: the process that makes the MLflow run, if any.
-        nodes: how many machines share the ranks; see `several_nodes.host_node` of the agent.
+        nodes: how many machines share the ranks; see `supervision.host_node` of the agent.
     """
     layout = site.layout
     request = with_outputs(request, lambda ref: str(earlier_folder(ref, request, site) / "output"))

@@ -131,6 +131,7 @@ def test_a_host_that_loses_power_ends_the_run_on_the_other(
     lost, other = hosts.hosts[number], hosts.hosts[1 - number]
 
     lost.kill()
+    hosts.hang_up()
 
     run = bench.ended()
     assert run["first_cause"]["class"] == "node_lost", run
