@@ -12,10 +12,10 @@ import sgpu_decl
 PACKAGE = Path(sgpu_decl.__file__).parent
 LINES = {
     "": 1_200,
-    "agent": 18_950,
+    "agent": 19_200,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 31_950,
+    "backends": 32_000,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,
@@ -39,14 +39,15 @@ LINES = {
     "testing": 10_950,
     "text": 2_800,
     "tracking": 2_350,
-    "views": 6_200,
+    "views": 6_250,
 }
 """Lines of each room with all that lies below; "" is for the modules beside the rooms."""
 SLACK = 500  # a room that is so far below its limit gets a lower one
 LONGEST = 500
 LONGER = {
     "agent/attempt/failure_kinds.py": 770,  # a table
-    "agent/supervision/supervisor.py": 630,  # one loop, one state machine
+    "agent/several_nodes/node_group.py": 540,  # both sides of what agents tell each other
+    "agent/supervision/supervisor.py": 632,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
     "backends/base.py": 530,  # four protocols
     "code/counted_code.py": 641,

@@ -14,7 +14,7 @@ from sgpu_decl.model.attempt_view import (
 )
 from sgpu_decl.model.jsonable import Spec
 from sgpu_decl.model.ray_size import RayStatus
-from sgpu_decl.views.progress_text import state_line
+from sgpu_decl.views.progress_text import silence_line, state_line
 from sgpu_decl.views.status_text import (
     ending,
     failure,
@@ -52,6 +52,17 @@ def test_the_table_names_run_state_and_cause() -> None:
     assert line.split("  ")[0] == "train#8"
     assert "1 h ago" in line
     assert "rank 0: ValueError: no\\x1b[2J" in line
+
+
+def test_a_run_that_does_not_answer_is_unknown_since_it_was_seen() -> None:
+    now = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    view = replace(FAILED, state=AttemptState.RUNNING)
+    away = replace(view, unavailable="no route", unknown_since=now - timedelta(minutes=2))
+
+    assert silence_line(away, now=now) == (
+        f"{view.ref} unknown since 2 m ago, asked again until it answers: no route"
+    )
+    assert silence_line(view, now=now) == f"{view.ref} answers again: running"
 
 
 def test_an_empty_table_says_so() -> None:
