@@ -107,6 +107,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.insecure": (True, False),
     "backend.profile": ("a", "b"),
     "backend.host": ("https://a.example", "https://b.example"),
+    "backend.hosts": (["a", "b"], ["a", "c"]),
     "backend.share_gpus": (True, False),
     "backend.staging": ("/Workspace/Users/a/x", "/Volumes/a/b/c"),
     "backend.partition": ("gpu", "gpu,long"),
