@@ -73,7 +73,6 @@ def _hello(root: str) -> dict[str, Any]:
         "shared_gpu_locks": host_locks.shared_gpu_locks(),
         "port_locks": host_locks.host_lock_folder("ports"),
         "processors": len(os.sched_getaffinity(0)),
-        "machine": f"{os.uname().machine}",
         "boot": processes.boot_id(),
         "address": _own_address(),
     }
