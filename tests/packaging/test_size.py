@@ -15,7 +15,7 @@ LINES = {
     "agent": 19_200,
     "api": 1_350,
     "applying": 2_250,
-    "backends": 32_000,
+    "backends": 32_400,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,
