@@ -27,6 +27,7 @@ from sgpu_decl.applying.launch_group import (
     joined_records,
     next_window,
     stage_and_launch,
+    with_arrays,
 )
 from sgpu_decl.applying.launch_records import (
     launch_of,
@@ -104,6 +105,16 @@ def execute(
     groups = launch_groups(launching, _is_joined)
     records = {change.address: launch_of(plan, change) for change in launching}
     known = writer.state.launches() | {record.ref: record for record in records.values()}
+    groups = with_arrays(
+        groups,
+        lambda change: backends(change.backend).launcher.array_of(
+            LaunchRequest(
+                record=records[change.address],
+                after=upstreams_of(records[change.address], known),
+                call=call,
+            )
+        ),
+    )
     for group in groups:
         joined = joined_records([records[change.address] for change in group])
         for change in group:

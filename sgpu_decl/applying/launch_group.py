@@ -1,7 +1,7 @@
 """Launches that are started as one: nearly always one alone."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -14,6 +14,9 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.plan import Change
 from sgpu_decl.model.state import Intent
 from sgpu_decl.model.step_progress import Progress
+
+# By default an array has 1,000 tasks: https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize
+_ARRAY = 1000
 
 GroupLaunch = Future[Sequence[str | None] | None]
 """The references of the launches of a group, once they are launched; None where it waits."""
@@ -46,6 +49,23 @@ class LaunchGroup:
 def joined_records(records: Sequence[LaunchRecord]) -> tuple[LaunchRecord, ...]:
     """What `LaunchRequest.group` says of each launch of a group."""
     return tuple(records) if len(records) > 1 else ()
+
+
+def with_arrays(
+    groups: Iterable[tuple[Change, ...]], array_of: Callable[[Change], str | None]
+) -> tuple[tuple[Change, ...], ...]:
+    """Put launches that are alone, and that one request can start, into one group, `_ARRAY` at
+    most. Groups keep their order, by their first change."""
+    found: dict[object, tuple[Change, ...]] = {}
+    counts = Counter[str]()
+    for at, group in enumerate(groups):
+        array = array_of(group[0]) if len(group) == 1 else None
+        key: object = at
+        if array is not None:
+            key = group[0].backend, array, counts[array] // _ARRAY
+            counts[array] += 1
+        found[key] = (*found.get(key, ()), *group)
+    return tuple(found.values())
 
 
 def next_window(

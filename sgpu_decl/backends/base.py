@@ -232,6 +232,11 @@ class Launcher(Protocol):
         that they stand in line in the order of the plan."""
         return False
 
+    def array_of(self, request: LaunchRequest) -> str | None:  # noqa: ARG002  a default
+        """A text that a launch has in common with those that one request can start together with
+        it; None for one that is started alone. None of them waits for another one."""
+        return None
+
     @abstractmethod
     def stage(self, request: LaunchRequest) -> None:
         """Make all that a launch needs. A second call with the same token does nothing new.
@@ -272,7 +277,8 @@ class Launcher(Protocol):
 
     def launch_joined(self, requests: Sequence[LaunchRequest]) -> Sequence[str | None]:
         """`launch` for launches that are started as one, each behind those that it comes after: all
-        are started, or none. A backend without `Capabilities.joins` gets one launch at a time."""
+        are started, or none. A backend without `Capabilities.joins` and `array_of` gets one launch
+        at a time."""
         return [self.launch(request) for request in requests]
 
     def unstage(self, request: LaunchRequest) -> None:  # noqa: ARG002  a default

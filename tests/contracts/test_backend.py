@@ -116,7 +116,7 @@ class TestSlurm(RemoteContract):
             missing="env:NO_SUCH_WORD",
             tells_restarts=False,
             elsewhere=True,
-            queues=False,
+            orders=True,
             lose_answer=sbatch.lose,
         )  # fmt: skip
 

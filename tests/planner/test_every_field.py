@@ -120,6 +120,11 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.login": ("a", "b"),
     "backend.gpu_names": ({"H100": "a"}, {"H100": "b"}),
     "backend.keep_variables": (["A"], ["A", "B"]),
+    "backend.chain": (2, 3),
+    "backend.modules": (["a"], ["a", "b"]),
+    "backend.container": ("a", "b"),
+    "backend.container_runtime": ("pyxis", "apptainer"),
+    "backend.mounts": (["/a"], ["/b"]),
 }
 # What must stand beside a field.
 BESIDE = {

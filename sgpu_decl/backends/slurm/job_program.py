@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
 _PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # what was uploaded may be seen late
+_POLL = 2.0  # seconds between two looks at what is waited for
+_VISIBLE = 60.0  # seconds until this node sees what others wrote last
+_LATE = 60.0  # seconds after which the agent must have ended ranks at their `timeout` itself
+_SHOWN = 3  # lines of a log
 _LOOK = 5.0  # seconds between two looks for a node that could not begin
 # Seconds: Slurm may send `--signal` up to 60 s before it is due
 # (https://slurm.schedmd.com/sbatch.html#OPT_signal).
@@ -43,8 +47,8 @@ _SCRUBBED = ("SLURM", "SBATCH_", "SRUN_", "OMPI_", "PMI", "PRTE_", "MPI_LOCALRAN
 
 
 def _job(told: Mapping[str, Any], text: str) -> int:
-    folder, started = told["logs"], time.time()
-    own = {"job": os.environ["SLURM_JOB_ID"], "name": os.environ.get("SLURM_JOB_NAME", "")}
+    folder, began = told["logs"], time.time()
+    own = {"job": _own_id(), "name": os.environ.get("SLURM_JOB_NAME", "")}
     stop = _Stop()
     try:
         taken = _claim(folder, own)
@@ -54,40 +58,183 @@ def _job(told: Mapping[str, Any], text: str) -> int:
     if taken != own:
         _say(f"nothing to do: job {taken.get('job')} has this launch")
         return 0
-    note: dict[str, Any] = {**own, "restart": int(os.environ.get("SLURM_RESTART_COUNT") or 0)}
+    before = _read_note(folder)
+    note: dict[str, Any] = {
+        **own,
+        "restart": int(os.environ.get("SLURM_RESTART_COUNT") or 0),
+        "links": before.get("links", 0),
+        "spent": before.get("spent", 0.0),
+    }
+    if "started_at" in before:
+        note["started_at"] = before["started_at"]
     run = tempfile.mkdtemp(prefix="sgpu-job-")
     try:
         code = 128 + signal.SIGTERM
-        values = _values(told)
         _agent(told, run)
+        _await_upstreams(told, note, lambda: bool(stop.asked) or _has_cancel(folder))
+        began = time.time()
+        values = _values(told)
         address, (port, lock) = _address(told["nodes"]), _port()
-        if not stop.asked and not os.path.exists(f"{folder}/cancel"):
+        if not stop.asked and not _has_cancel(folder):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{folder}/refused.json")  # of an earlier start
-            note["started_at"] = _stamp(started)
+            note.setdefault("started_at", _stamp(began))
             _write(folder, "job.json", {**note, "state": "started"})
             step = _step(told, text, address, port)
-            code = stop.follow(step, values, lambda: _refusal(folder) is not None)
+            left = None if told["seconds"] is None else began + told["seconds"] - note["spent"]
+            code = stop.follow(step, values, lambda: _refusal(folder) is not None, left)
         why = "killed" if code == 128 + signal.SIGKILL else None
         refused = _refusal(folder)
+        if code and not refused and not os.path.isdir(f"{folder}/{note['restart']}"):
+            refused = f"no node could begin, srun ended with {code}: {_last_words(folder)}"
         if refused:
-            why, note["refused"] = "refused", refused
-        elif stop.asked or os.path.exists(f"{folder}/cancel"):
-            why = _why(told, own["job"], stop.asked)
+            why, note["refused"], note["class"] = "refused", refused, "staging_failed"
+        elif stop.asked or _has_cancel(folder):
+            why = "time" if stop.over else _why(told, own["job"], stop.asked)
         os.close(lock)
-        if why in (None, "killed", "refused") and _starts_again(told, why, note["restart"]):
+        note["spent"] += time.time() - began
+        if why == "time" and told["links"] > 1:
+            note["links"] += 1
+            links = f"{note['links']} of {told['links']} links (`chain`)"
+            note["why"] = "its `timeout` is over" if stop.over else "its job came to its time limit"
+            note["why"] += f", in {links}"
+        again = why == "time" and not stop.over and note["links"] < told["links"]
+        if why in (None, "killed", "refused"):
+            again = _starts_again(told, why, note["restart"] - note["links"])
+        if again:
             _write(folder, "job.json", {**note, "state": "again"})
-            # It ends this job, and has it wait again:
-            # https://slurm.schedmd.com/scontrol.html#OPT_requeue
-            if subprocess.run(["scontrol", "requeue", own["job"]], check=False).returncode == 0:
+            if _requeue(own["job"]):
                 return code
         ended = {"state": "ended", "code": code, "stop": why, "ended_at": _stamp(time.time())}
         _write(folder, "job.json", {**note, **ended})
         if why != "signal" or not told["again"]:
             _forget_values(told)
         return code
+    except _Refused as error:
+        _say(str(error))
+        ended = {"state": "ended", "code": 1, "stop": "refused", "ended_at": _stamp(time.time())}
+        _write(folder, "job.json", {**note, **ended, "refused": str(error), "class": error.failure})
+        _forget_values(told)
+        return 1
     finally:
         shutil.rmtree(run, ignore_errors=True)
+
+
+def _own_id() -> str:
+    """The id of this job; of a task of an array as squeue shows it."""
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    return (
+        os.environ["SLURM_JOB_ID"] if task is None else f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}"
+    )
+
+
+class _Refused(Exception):
+    """The launch cannot start, on whatever nodes; `failure` is the class of it."""
+
+    def __init__(self, failure: str, summary: str) -> None:
+        super().__init__(summary)
+        self.failure = failure
+
+
+def _await_upstreams(
+    told: Mapping[str, Any], note: Mapping[str, Any], stopped: Callable[[], bool]
+) -> None:
+    """See that all that the launch comes after has ended, and as it must; bring the outputs that
+    its ranks read. Slurm starts the job after those of its upstreams. But it is not asked for one
+    that was forgotten, and somebody may have changed that: then it waits here.
+
+    Raises:
+        _Refused: an upstream has not succeeded, or its output is gone.
+    """
+    from sgpu_decl.agent.attempt.upstreams import listed, refusal
+    from sgpu_decl.agent.node.earlier_output import UpstreamFailed, await_output, copy_output
+
+    waiting = [_Upstream(one) for one in told["upstreams"] if one["waits"]]
+    told_of: list[str] = []
+    while not stopped():
+        states = {one: one.look() for one in waiting}
+        for one, state in states.items():
+            if one.must_succeed and state not in (None, "succeeded"):
+                raise _Refused("upstream_failed", refusal(one.name, str(state)))
+        waiting = [one for one, state in states.items() if state is None]
+        if not waiting:
+            break
+        names = [one.name for one in waiting]
+        if names != told_of:
+            _write(
+                told["logs"], "job.json", {**note, "state": "waiting", "waiting_for": listed(names)}
+            )
+            told_of = names
+        time.sleep(_POLL)
+    try:
+        for one in told["upstreams"]:
+            if one["output"] is None or os.path.exists(one["output"]):
+                continue  # an earlier start has brought it
+            back, draft = one["back"], f"{one['output']}.{os.environ['SLURM_JOB_ID']}"
+            if not await_output(
+                one["name"], back, nodes=one["nodes"], stopped=stopped, wait=time.sleep, say=_say
+            ):
+                return
+            shutil.rmtree(draft, ignore_errors=True)
+            copy_output(one["name"], back, draft)
+            os.rename(draft, one["output"])
+    except UpstreamFailed as error:
+        raise _Refused(error.failure, error.summary) from error
+
+
+class _Upstream:
+    """An attempt that is waited for, by what its job wrote, and by what Slurm says of that."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.name: str = told["name"]
+        self.must_succeed: bool = told["must_succeed"]
+        self._job: str = told["job"]
+        self._task: str | None = told["task"]
+        self._logs: str = told["logs"]
+        self._gone_since: float | None = None
+
+    def look(self) -> str | None:
+        """The state that it has ended in; None while it goes on, or if that is not known."""
+        goes_on = None if self._ended() else self._goes_on()
+        note = self._ended()  # it is written before the job ends
+        if note:
+            if note["stop"] is None:
+                return "failed" if note["code"] else "succeeded"
+            return "cancelled" if note["stop"] in ("cancelled", "signal") else "failed"
+        if goes_on is not False:
+            self._gone_since = None
+            return None
+        if not os.path.exists(f"{self._logs}/claim.json"):
+            return "cancelled"  # before it began
+        self._gone_since = self._gone_since or time.monotonic()
+        return "lost" if time.monotonic() - self._gone_since > _VISIBLE else None
+
+    def _ended(self) -> dict[str, Any]:
+        note = _read_note(self._logs)
+        return note if note.get("state") == "ended" else {}
+
+    def _goes_on(self) -> bool | None:
+        """Whether Slurm has a job of it that has not ended; None if Slurm does not answer."""
+        words = ["squeue", "--noheader", "--array", f"--name={self._job}", "--format=%i"]
+        try:
+            jobs = _said(*words).split()
+            return self._task in jobs if self._task is not None else bool(jobs)
+        except (OSError, subprocess.SubprocessError):
+            return None
+
+
+def _read_note(folder: str) -> dict[str, Any]:
+    """What the job of a launch wrote last."""
+    try:
+        with open(f"{folder}/job.json") as file:
+            note: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return {}
+    return note
+
+
+def _has_cancel(folder: str) -> bool:
+    return os.path.exists(f"{folder}/cancel")
 
 
 def _starts_again(told: Mapping[str, Any], why: str | None, restart: int) -> bool:
@@ -105,11 +252,25 @@ def _starts_again(told: Mapping[str, Any], why: str | None, restart: int) -> boo
     return why_ended(outcome, told["retry"], starts, other_nodes=True) is None
 
 
+def _requeue(job: str) -> bool:
+    """Have Slurm end this job, and start it again: https://slurm.schedmd.com/scontrol.html#OPT_requeue
+    A controller that is away is asked again, until Slurm ends the job."""
+    for pause in _PAUSES:
+        time.sleep(pause)
+        done = subprocess.run(["scontrol", "requeue", job], check=False)
+        if done.returncode == 0:
+            return True
+        if subprocess.run(["scontrol", "ping"], check=False, capture_output=True).returncode == 0:
+            return False  # it refuses
+    return False
+
+
 class _Stop:
-    """`asked` is when SIGTERM came, 0 before."""
+    """`asked` is when SIGTERM came, 0 before; `over` says that the time of all starts is over."""
 
     def __init__(self) -> None:
         self.asked = 0.0
+        self.over = False
         self._stdin: IO[bytes] | None = None
         signal.signal(signal.SIGTERM, self._on_signal)
 
@@ -118,9 +279,10 @@ class _Stop:
         step: subprocess.Popen[bytes],
         values: Mapping[str, str],
         refused: Callable[[], bool],
+        deadline: float | None,
     ) -> int:
         """Send nodes the values, wait for the end of all, and return the exit code. Once one of
-        them has `refused` to begin, the others are asked to stop."""
+        them has `refused` to begin, or at the deadline, the others are asked to stop."""
         stdin = step.stdin
         assert stdin is not None  # noqa: S101
         with contextlib.suppress(BrokenPipeError):
@@ -133,7 +295,8 @@ class _Stop:
             try:
                 return step.wait(_LOOK)
             except subprocess.TimeoutExpired:
-                if refused():
+                self.over = self.over or (deadline is not None and time.time() > deadline + _LATE)
+                if self.over or refused():
                     stdin.close()
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -150,6 +313,16 @@ def _refusal(folder: str) -> str | None:
             return str(json.load(file)["why"])
     except FileNotFoundError:
         return None
+
+
+def _last_words(folder: str) -> str:
+    """The last lines of the log of the job."""
+    try:
+        with open(f"{folder}/job.log", errors="replace") as file:
+            lines = [line.strip() for line in file]
+    except OSError:
+        return "it left no log"
+    return "; ".join([line for line in lines if line][-_SHOWN:])
 
 
 def _claim(folder: str, own: dict[str, str]) -> dict[str, str]:
@@ -215,7 +388,11 @@ def _step(told: Mapping[str, Any], text: str, address: str, port: int) -> subpro
     words = ["srun", "--export=ALL", "--mpi=none", "--cpu-bind=none", "--input=all", "--wait=0"]
     words += ["--kill-on-bad-exit=0", f"--nodes={told['nodes']}", f"--ntasks={told['nodes']}"]
     program = sys.orig_argv[sys.orig_argv.index("-c") + 1]
-    words += [sys.executable, "-I", "-S", "-c", program, "node", text, address, str(port)]
+    python = sys.executable
+    if told["container"] is not None:
+        words += told["container"]["options"] + told["container"]["command"]
+        python = told["container"]["python"]
+    words += [python, "-I", "-S", "-c", program, "node", text, address, str(port)]
     return subprocess.Popen(words, stdin=subprocess.PIPE)
 
 
@@ -241,6 +418,8 @@ def _why(told: Mapping[str, Any], job: str, asked: float) -> str:
 def _node(told: Mapping[str, Any], address: str, port: str) -> None:
     number, host = os.environ["SLURM_NODEID"], os.environ.get("SLURMD_NODENAME", "?")
     try:
+        if sys.version_info < (3, 10):  # noqa: UP036  that of an image was not looked at before
+            raise OSError(f"its Python, {sys.executable}, is not 3.10 or newer")
         _become_agent(told, number, address, port)
     except OSError as error:
         # Other nodes would wait for this one.

@@ -31,7 +31,7 @@ def _check_reference(reference: str) -> None:
 KIND = BackendKind(
     name="slurm",
     options=_options,
-    capabilities=Capabilities(remote=True, queues=False, fields=frozenset({"resume"})),
+    capabilities=Capabilities(remote=True, fields=frozenset({"after", "resume"})),
     open=_open,
     check_reference=_check_reference,
 )

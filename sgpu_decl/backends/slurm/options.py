@@ -1,7 +1,7 @@
 """The `backend` block of a cluster with Slurm."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -53,6 +53,22 @@ def _storage(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
+def _mount(path: str) -> str:
+    # Runtimes separate folders by a comma, and their parts by a colon.
+    if not path.startswith("/") or ".." in path.split("/") or set(path) & set(",:\n"):
+        raise problem(
+            "bad_path", "{path} must be an absolute path without `..`, `,` and `:`, not {given}",
+            "begin with /",
+        )  # fmt: skip
+    return path
+
+
+def _word(text: str) -> str:
+    if text.startswith("-"):
+        raise problem("bad_slurm_option", "{path} begins with a dash", "write the name alone")
+    return _name(text)
+
+
 def _gpu_name(name: str) -> str:
     if type_of_name(name) in (None, GPUType.CPU, GPUType.GPU):
         raise problem("unknown_gpu_type", "{path} is no type of GPU", "see `sgpu gpus --all`")
@@ -60,6 +76,7 @@ def _gpu_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Word = Annotated[str, AfterValidator(_word)]
 
 
 class SlurmOptions(BackendOptions):
@@ -86,6 +103,12 @@ class SlurmOptions(BackendOptions):
     )
     constraint: Name | None = Field(None, description="Slurm: features that nodes must have.")
     exclusive: Flag = Field(default=False, description="Slurm: whether nodes are given as a whole.")
+    chain: Positive = Field(
+        1,
+        description="Slurm: how often a job may run up to its time limit: ranks save before each "
+        "end, and Slurm starts the job again. It needs `resume: auto`, and takes a run past the "
+        "time that its partition gives; `timeout` is that of all together.",
+    )
     options: list[Annotated[str, AfterValidator(_option)]] = Field(
         [], description="Slurm: more options of sbatch, such as `--reservation=team`."
     )
@@ -94,6 +117,20 @@ class SlurmOptions(BackendOptions):
         None,
         description="Slurm: the Python of nodes, 3.10 or newer, that sgpu runs by there, and ranks "
         "without an environment. By default the first on the PATH of a login.",
+    )
+    modules: list[Word] = Field(
+        [], description="Slurm: what `module load` loads on nodes, such as `cuda/12.4`, in order."
+    )
+    container: Word | None = Field(
+        None,
+        description="Slurm: the image that ranks run in, as `container_runtime` takes it. It has "
+        "Python 3.10 or newer.",
+    )
+    container_runtime: Literal["pyxis", "apptainer"] = Field(
+        "pyxis", description="Slurm: what runs `container` on nodes."
+    )
+    mounts: list[Annotated[str, AfterValidator(_mount)]] = Field(
+        [], description="Slurm: folders of nodes that `container` has, beside `storage`."
     )
     gpu_names: dict[Annotated[str, AfterValidator(_gpu_name)], Name] = Field(
         {},

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sgpu_decl.agent.attempt.upstreams import listed
 from sgpu_decl.backends.base import Elsewhere, LogReader
 from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches, is_started
 from sgpu_decl.backends.remote.staging.remote_layout import LOGS
@@ -19,7 +20,16 @@ from sgpu_decl.backends.remote.watching.remote_status import (
     ended_status,
 )
 from sgpu_decl.backends.slurm.cluster_state import SlurmJob
-from sgpu_decl.backends.slurm.job_script import CANCEL, CLAIM, JOB_LOG, NOTE, VALUES, job_name
+from sgpu_decl.backends.slurm.job_script import (
+    ARRAY,
+    CANCEL,
+    CLAIM,
+    JOB,
+    JOB_LOG,
+    NOTE,
+    VALUES,
+    job_name,
+)
 from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, WAITING, judge, times
 from sgpu_decl.errors import BackendError
@@ -64,7 +74,11 @@ class SlurmAttempts(RemoteAttempts):
             view = replace(view, unavailable=unknown.message, way_out=unknown.hint)
             return RemoteStatus(view=view)
         words = "" if note else self._last_words(record)
-        found = judge(job, note, cancelled=cancelled, words=words)
+        behind = ""
+        if job is not None and job.reason == "Dependency":
+            upstreams = self._read(record, JOB).get("upstreams", ())
+            behind = listed([one["name"] for one in upstreams if one["waits"]])
+        found = judge(job, note, cancelled=cancelled, words=words, behind=behind)
         if not isinstance(found, PlatformEnding):
             return RemoteStatus(view=replace(view_in(record, found), links=links))
         return self._ended(record, found, note, job, links)
@@ -134,7 +148,13 @@ class SlurmAttempts(RemoteAttempts):
         self, record: LaunchRecord, marker: Mapping[str, Any], *, fresh: bool = False
     ) -> Sequence[SlurmJob]:
         """The job that has the launch; before one took it, all that may. Raises BackendError."""
-        jobs = self._commands.jobs(marker.get("name") or job_name(record), fresh=fresh)
+        array = self._read(record, ARRAY)
+        name = marker.get("name") or job_name(record)
+        jobs = self._commands.jobs(name, fresh=fresh) if name != array.get("name") else ()
+        if array:
+            end = f"_{array['task']}"
+            tasks = self._commands.jobs(array["name"], fresh=fresh)
+            jobs = [*jobs, *(job for job in tasks if job.id.endswith(end))]
         claim = self._read(record, CLAIM)
         if not claim:
             return jobs

@@ -18,7 +18,7 @@ _FRESH = 3.0  # seconds for which a list of jobs is used
 # Variables that are options of these commands, or say something of a job that this process is in.
 _OPTIONS = ("SLURM_", "SLURMD_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCT_")
 _KEPT = ("SLURM_CONF",)
-_SQUEUE = ("squeue", "--noheader", "--states=all", f"--format={JOB_FORMAT}")
+_SQUEUE = ("squeue", "--noheader", "--states=all", "--array", f"--format={JOB_FORMAT}")
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
 _SHOWN = 400  # characters of what a command said
 
@@ -78,6 +78,10 @@ class SlurmCommands:
             return parse_jobs(self.ask(*_SACCT, f"--jobs={number}"))
         return ()
 
+    def jobs_named(self, names: Sequence[str]) -> Sequence[SlurmJob]:
+        """The jobs of these names that Slurm knows now. Raises BackendError."""
+        return parse_jobs(self.ask(*_SQUEUE, f"--name={','.join(names)}"))
+
     def _away(self, why: str) -> BackendError:
         error = BackendError(
             f"Slurm does not answer: {why}",
@@ -97,7 +101,7 @@ class SlurmCommands:
             now = time.monotonic()
             if fresh or not self._jobs.get(name) or now - self._asked[name] > _FRESH:
                 names = {name, *(one for one, at in self._asked.items() if now - at < 10 * _FRESH)}
-                found = parse_jobs(self.ask(*_SQUEUE, f"--name={','.join(sorted(names))}"))
+                found = self.jobs_named(sorted(names))
                 for one in names:
                     self._asked[one] = now
                     self._jobs[one] = tuple(job for job in found if job.name == one)

@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import ForcedStop
 from sgpu_decl.backends.launch_request import LaunchRequest
@@ -13,23 +14,29 @@ from sgpu_decl.backends.remote.launching.delayed_stop import DelayedStop
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.remote.staging.remote_layout import LOGS
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.slurm.cluster_state import SlurmJob
+from sgpu_decl.backends.slurm.cluster_state import SlurmJob, longest_time, parse_partitions
 from sgpu_decl.backends.slurm.job_script import (
+    ARRAY,
     CANCEL,
     CLAIM,
     JOB,
     VALUES,
     SlurmNodeProgram,
+    array_key,
+    array_name,
+    array_submission,
     job_name,
+    options_of,
     planned_placement,
     submission,
+    task_of,
 )
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, RUNNING, WAITING
 from sgpu_decl.backends.tracker_request import require_uri
-from sgpu_decl.errors import BackendError, OutcomeUnknown
-from sgpu_decl.model.jsonable import Json
+from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, get_object
 from sgpu_decl.places.folder import FolderPlace
@@ -37,7 +44,9 @@ from sgpu_decl.places.folder import FolderPlace
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
     from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
+    from sgpu_decl.backends.slurm.options import SlurmOptions
 
+_STAGED = 8  # launches of an array that are staged at once
 _SILENT = 30.0  # seconds beyond the grace before Slurm is asked to end a job
 
 
@@ -46,6 +55,8 @@ class SlurmLauncher(RemoteLauncher):
 
     sbatch has no tokens: what it is asked twice it does twice. So Slurm is asked for the job by its
     name before and after, and the job that takes the claim in the launch folder is the launch.
+    Launches that ask for the same are tasks of one array. Where that is not found after a crash,
+    each is submitted alone, and the claim ends whichever of both comes later.
     """
 
     def __init__(
@@ -55,29 +66,106 @@ class SlurmLauncher(RemoteLauncher):
         launches: "RemoteLaunches",
         attempts: SlurmAttempts,
     ) -> None:
-        super().__init__(context, launches, attempts, SlurmNodeProgram())
+        super().__init__(context, launches, attempts, SlurmNodeProgram(launches))
         self._commands = commands
         self._slurm_attempts = attempts
         self._project = context.project
+        self._tasks: dict[str, dict[str, Json]] = {}  # what arrays became, by the token of a launch
 
     def check(self, request: LaunchRequest) -> None:
         super().check(request)
         planned_placement(request)
+        for older in request.waits_for:
+            if older.backend != request.record.backend:
+                raise _other_backend(request, older)
+        self.require_upstreams(request, "with another `storage`")
         self._values(request)
         require_uri(request.config, os.environ)
 
+    def array_of(self, request: LaunchRequest) -> str | None:
+        """Cells of one matrix that ask for the same. What replaces another attempt is alone."""
+        is_cell = bool(request.ref.address.key) and request.call is None
+        return array_key(request) if is_cell and not request.record.wait_for else None
+
+    def stage_joined(self, requests: Sequence[LaunchRequest]) -> None:
+        if len(requests) == 1:
+            self.stage(requests[0])
+            return
+        name = array_name(requests)
+
+        def stage(at: int) -> None:
+            record = requests[at].record
+            self.stage(requests[at])
+            files, folder = self._launches.area(record).files, self._launches.folder(record)
+            files.make_folder(f"{folder}/{LOGS}")
+            files.put(f"{folder}/{ARRAY}", canonical({"name": name, "task": at}).encode())
+
+        try:
+            with ThreadPoolExecutor(_STAGED) as pool:
+                list(pool.map(stage, range(len(requests))))
+        except SgpuError:
+            for request in requests:
+                self.unstage(request)
+            raise
+
+    def launch_joined(self, requests: Sequence[LaunchRequest]) -> Sequence[str | None]:
+        if len(requests) > 1:
+            try:
+                job = self._submitted_array(requests)
+            except OutcomeUnknown:
+                raise
+            except BackendError:
+                for request in requests:
+                    self.unstage(request)
+                raise
+            name = array_name(requests)
+            for at, request in enumerate(requests):
+                self._tasks[request.record.token] = {"job": f"{job}_{at}", "name": name}
+        return [self.launch(request) for request in requests]
+
+    def _submitted_array(self, requests: Sequence[LaunchRequest]) -> str:
+        """The job id of the array of launches that this process has staged. See `start`."""
+        name, folders = (
+            array_name(requests),
+            [self._launches.folder(one.record) for one in requests],
+        )
+        for request, folder in zip(requests, folders, strict=True):
+            self._leave_values(request, folder)
+        files = self._launches.area(requests[0].record).files
+        upstreams = get_object(files, f"{folders[0]}/{JOB}")["upstreams"]
+        longest = self._longest(options_of(requests[0].config))
+        try:
+            behind = self._awaited_jobs(upstreams)
+            said = self._commands.ask(*array_submission(requests, folders, behind, longest))
+        except BackendError as error:
+            silent = error.retryable
+            try:
+                found = self._commands.jobs_named([name])
+            except BackendError:
+                found, silent = (), True
+            if found:
+                return found[0].id.partition("_")[0]
+            if not silent:
+                raise
+            raise _unknown(f"the array of `{requests[0].ref.address.name}`", error) from error
+        return said.strip().partition(";")[0]
+
     def start(self, request: LaunchRequest, folder: str) -> Mapping[str, Json]:
         record, files = request.record, self._launches.area(request.record).files
+        task = self._tasks.pop(record.token, None)
+        if task is not None:
+            return task
         before = self._earlier(record, folder)
         if before is not None:
             return before
         files.make_folder(f"{folder}/{LOGS}")
-        values = self._values(request)
-        if values:
-            private = FolderPlace(Path(folder), mode=0o600)
-            private.put(f"{folder}/{VALUES}", json.dumps(values).encode())
+        self._leave_values(request, folder)
         try:
-            said = self._commands.ask(*submission(request, folder, files.get(f"{folder}/{JOB}")))
+            told = get_object(files, f"{folder}/{JOB}")
+            behind = self._awaited_jobs(told["upstreams"])
+            longest = self._longest(options_of(request.config))
+            words = submission(request, folder, told, behind, longest)
+            said = self._commands.ask(*words)
         except BackendError as error:
             return self._after_failure(record, folder, error)
         job = said.strip().partition(";")[0]  # the name of a cluster may follow
@@ -93,8 +181,10 @@ class SlurmLauncher(RemoteLauncher):
         files.put(f"{folder}/{CANCEL}", b"")
         for how, states in (("--state=PENDING", WAITING), ("--batch --signal=TERM", RUNNING)):
             for job in self._active(record, states):
+                # With `--state`, scancel 22.05 cancels all tasks of an array that wait.
+                options = () if "_" in job.id and states is WAITING else how.split()
                 try:
-                    self._commands.ask("scancel", *how.split(), job.id)
+                    self._commands.ask("scancel", *options, job.id)
                 except BackendError as error:
                     if error.retryable or self._active(record, states):
                         raise  # else it has just ended
@@ -116,15 +206,36 @@ class SlurmLauncher(RemoteLauncher):
         jobs = self._slurm_attempts.jobs(record, marker, fresh=True)
         return [job for job in jobs if job.state in states]
 
+    def _longest(self, options: "SlurmOptions") -> int | None:
+        """The seconds of a link of a chain at most."""
+        if options.chain == 1:
+            return None
+        text = self._commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
+        return longest_time(options.partition, parse_partitions(text))
+
+    def _awaited_jobs(self, upstreams: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The jobs that go on of attempts that a launch waits for. (The job of the launch looks
+        once more how they ended.) Raises BackendError."""
+        awaited = [one for one in upstreams if one["waits"]]
+        if not awaited:
+            return []
+        jobs = self._commands.jobs_named(sorted({one["job"] for one in awaited}))
+        wanted = {(one["job"], one["task"]) for one in awaited}
+        return [
+            job.id
+            for job in jobs
+            if job.state in WAITING | ACTIVE and (job.name, task_of(job.id)) in wanted
+        ]
+
     def _earlier(self, record: LaunchRecord, folder: str) -> dict[str, Json] | None:
         """What an earlier `start` of the launch became, if there was one. Raises BackendError."""
         name = job_name(record)
         try:
             claim = get_object(self._launches.area(record).files, f"{folder}/{CLAIM}")
-            return {"job": claim["job"], "name": name}
+            return {"job": claim["job"], "name": claim.get("name") or name}
         except PlaceMissing:
-            jobs = self._commands.jobs(name, fresh=True)
-        return {"job": jobs[0].id, "name": name} if jobs else None
+            jobs = self._slurm_attempts.jobs(record, {}, fresh=True)
+        return {"job": jobs[0].id, "name": jobs[0].name} if jobs else None
 
     def _after_failure(
         self, record: LaunchRecord, folder: str, error: BackendError
@@ -140,12 +251,31 @@ class SlurmLauncher(RemoteLauncher):
             return found
         if not silent:
             raise error
-        raise OutcomeUnknown(
-            f"whether `{record.ref}` was submitted is not known: {error.message}",
-            hint="apply again: it starts once, whatever became of this",
-        ) from error
+        raise _unknown(f"`{record.ref}`", error) from error
+
+    def _leave_values(self, request: LaunchRequest, folder: str) -> None:
+        values = self._values(request)
+        if values:
+            private = FolderPlace(Path(folder), mode=0o600)
+            private.put(f"{folder}/{VALUES}", json.dumps(values).encode())
 
     def _values(self, request: LaunchRequest) -> dict[str, str]:
         folder = request.folder(self._project)
         secrets = resolve_secrets(request.config.secrets, os.environ, folder)
         return {**tracking_credentials(request.config, os.environ), **secrets}
+
+
+def _unknown(what: str, error: BackendError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"whether {what} was submitted is not known: {error.message}",
+        hint="apply again: it starts once, whatever became of this",
+    )
+
+
+def _other_backend(request: LaunchRequest, older: LaunchRecord) -> BackendError:
+    return BackendError(
+        f"`{older.ref}` goes on on the backend `{older.backend}`, which a job of Slurm cannot wait "
+        f"for: so `{request.ref}` was not launched",
+        hint=f"`sgpu cancel '{older.ref}'` or `sgpu wait '{older.ref}'`, and apply then",
+        code="launch_failed",
+    )

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,8 +17,18 @@ from sgpu_decl.backends.remote.remote_survey import (
     unsupported_findings,
 )
 from sgpu_decl.backends.secret_resolution import missing_secrets
-from sgpu_decl.backends.slurm.cluster_state import SlurmNode, SlurmPartition, gpu_type
-from sgpu_decl.backends.slurm.job_script import options_of, resource_options, time_limit
+from sgpu_decl.backends.slurm.cluster_state import (
+    SlurmNode,
+    SlurmPartition,
+    gpu_type,
+    longest_time,
+)
+from sgpu_decl.backends.slurm.job_script import (
+    link_seconds,
+    options_of,
+    resource_options,
+    time_limit,
+)
 from sgpu_decl.backends.slurm.slurm_limits import SlurmLimits, exceeded, in_order, longest
 from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of
 from sgpu_decl.diagnostics.amounts import duration
@@ -43,10 +54,6 @@ Places = Mapping[str, Place]
 _SHOWN = 4  # nodes in a message
 _AT_ONCE, _FAR = 60, 366 * 86_400  # seconds
 _UNSUPPORTED = {
-    "max_parallel": (
-        "runs on Slurm wait for room only: nothing there counts `max_parallel`",
-        "leave it out here: `max_parallel: null` in the target",
-    ),
     "code.link": (
         "`code.link` names data of this machine, which nodes may not see",
         "name a folder that nodes have in the run, and read it there",
@@ -72,7 +79,8 @@ class SlurmSurvey(RemoteSurvey):
         nodes, ranks = f"{fit.groups} node", f"{fit.ranks} rank"
         words = f"{nodes}{'s' * (fit.groups > 1)} \N{MULTIPLICATION SIGN} "
         words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, self._cluster.partitions)}"
-        start = self._cluster.start(tuple(resource_options(config, chosen)))
+        link = longest_time(options.partition, self._cluster.partitions.values())
+        start = self._cluster.start(tuple(resource_options(config, chosen, link)))
         if start is not None:
             words += f"; {_start_words(start)}"
         words += self._age()
@@ -150,6 +158,15 @@ class SlurmSurvey(RemoteSurvey):
         yield from unsupported_findings(config, places, _UNSUPPORTED, called=called)
         yield from entrypoint_findings(config, places, folder)
         options = options_of(config)
+        if config.max_parallel is not None and not called:
+            yield Diagnostic(
+                code="array_limit",
+                severity=Severity.INFO,
+                summary="`max_parallel` counts the cells that one apply launches, and that ask "
+                "Slurm for the same: they are an array",
+                place=places.get("max_parallel"),
+                hint="cells that differ in `gpus`, `timeout` or `backend` are counted apart",
+            )
         if options.login is not None:
             yield Diagnostic(
                 code="not_yet",
@@ -227,14 +244,17 @@ class SlurmSurvey(RemoteSurvey):
         limits = {one.name: self._limits_of(options, one) for one in chosen}
         ends = [longest(one, limits[one.name]) for one in chosen]
         most = max(filter(None, ends), default=None)
-        if seconds is not None and most is not None and None not in ends and seconds > most[0]:
+        if options.chain > 1:
+            yield from _chain(config, places, most[0] if most and None not in ends else None)
+        elif seconds is not None and most is not None and None not in ends and seconds > most[0]:
             yield Diagnostic(
                 code="over_time_limit",
                 summary=f"the run needs {duration(seconds)} with its grace and its start, and "
                 f"{most[1]} gives {duration(most[0])} at most",
                 place=places.get("timeout"),
-                hint="write a shorter `timeout`, with `resume: auto`, or name another partition"
-                + (" or `qos`" if limits[chosen[0].name] else ""),
+                hint="write a shorter `timeout`, name another partition, or let the run go on "
+                "after each end: `chain` in `backend`, with `resume: auto`"
+                + ("; or name another `qos`" if limits[chosen[0].name] else ""),
             )
         usual = {one.usual or one.longest for one in chosen} - {None}
         if seconds is None and usual:
@@ -360,6 +380,33 @@ def _start_words(start: int) -> str:
     if start > time.time() + _FAR:  # behind jobs without a time limit
         return "Slurm cannot tell when it would start it"
     return f"Slurm would start it at {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _chain(config: "RunConfig", places: Places, most: int | None) -> Iterator[Diagnostic]:
+    """What is to be said of a run whose job goes on past its time limit, in a partition that gives
+    it so many seconds each time."""
+    chain = options_of(config).chain
+    place = places.get("backend.chain")
+    if config.resume is None:
+        yield Diagnostic(
+            code="chain_without_resume",
+            summary=f"with `chain: {chain}` ranks start again from nothing each time",
+            place=place,
+            hint="add `resume: auto` to the run: ranks find what they saved in "
+            "`SGPU_PREVIOUS_OUTPUT_DIR`",
+        )
+    if most is None or config.timeout is None:
+        return
+    each = link_seconds(config, most)
+    whole = ceil(config.timeout.seconds / each) if each else None
+    if whole is None or whole > chain:
+        yield Diagnostic(
+            code="over_time_limit",
+            summary=f"{chain} links of {duration(each)} are shorter than `timeout`: the partition "
+            f"gives {duration(most)}, of which its grace and its start are taken",
+            place=place,
+            hint=f"write `chain: {whole}`" if whole else "name another partition",
+        )
 
 
 def _chosen(

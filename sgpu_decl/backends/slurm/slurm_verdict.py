@@ -4,6 +4,7 @@
 |---|---|
 | a note of the end, and nobody had asked for it | ended, by its exit code |
 | a job that waits | queued, with Slurm's reason in words |
+| a job whose note says that it waits | queued: it began before what it comes after had ended |
 | a job that goes on, and no note of a start | starting |
 | a job that goes on | running, or stopping once that was asked |
 | a job that ended | by its state |
@@ -54,13 +55,18 @@ _REASONS = {
     "Nodes required for job are DOWN": "nodes that are down, drained or reserved",
     "Reservation": "its reservation",
     "Licenses": "a license",
-    "JobArrayTaskLimit": "the other jobs of its array",
+    "JobArrayTaskLimit": "max_parallel",  # see `views/status_text`
 }
 _LIMITS = ("Assoc", "QOS", "MaxCpu", "MaxGRES", "MaxJobs", "MaxMem", "MaxNode", "MaxSubmit")
 
 
 def judge(
-    job: SlurmJob | None, note: Mapping[str, Any], *, cancelled: bool, words: str = ""
+    job: SlurmJob | None,
+    note: Mapping[str, Any],
+    *,
+    cancelled: bool,
+    words: str = "",
+    behind: str = "",
 ) -> Mapping[str, Any] | PlatformEnding:
     """Return the status of an attempt that goes on, as `view_in` reads it, or how it ended.
 
@@ -69,13 +75,16 @@ def judge(
         note: what its job wrote last; empty before it wrote something.
         cancelled: whether sgpu has asked it to stop.
         words: the last line of the log of its job.
+        behind: the attempts that it comes after.
     """
     ended = note.get("state") == "ended"
     if ended and note["stop"] is None:
         return _by_code(note)
     if job is not None and job.state in WAITING:
-        return {"state": "queued", "waiting_for": _reason(job)}
+        return {"state": "queued", "waiting_for": _reason(job, behind)}
     if job is not None and job.state in ACTIVE:
+        if note.get("state") == "waiting" and not cancelled:
+            return {"state": "queued", "waiting_for": note["waiting_for"]}
         over = cancelled or note.get("state") in ("ended", "again")
         state = "stopping" if over else "running" if note else "starting"
         return {"state": state, "started_at": note.get("started_at")}
@@ -84,9 +93,9 @@ def judge(
     if cancelled:
         return PlatformEnding(state=AttemptState.CANCELLED)
     if ended and note["stop"] == "time":
-        return _failed(*_ENDS["TIMEOUT"])
+        return _failed(FailureClass.TIMEOUT, note.get("why") or _ENDS["TIMEOUT"][1])
     if ended and note["stop"] == "refused":
-        return _failed(FailureClass.STAGING_FAILED, note["refused"])
+        return _failed(FailureClass(note["class"]), note["refused"])
     if ended and note["stop"] == "killed":
         return _failed(FailureClass.KILLED, "the program of a node was killed")
     if ended or (job is not None and job.state == "CANCELLED"):
@@ -124,8 +133,10 @@ def _failed(failure: FailureClass, message: str) -> PlatformEnding:
     return PlatformEnding(state=AttemptState.FAILED, failure=failure, message=message, ran=True)
 
 
-def _reason(job: SlurmJob) -> str:
+def _reason(job: SlurmJob, behind: str) -> str:
     reason = job.reason.partition(",")[0].strip("()")
+    if reason == "Dependency" and behind:
+        return behind
     words = _REASONS.get(reason)
     if words is None and reason.startswith(_LIMITS):
         words = f"a limit of its account or QOS ({reason})"

@@ -1,7 +1,9 @@
 """One launch on Slurm, whatever is killed or lost meanwhile."""
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from sgpu_decl.testing.slurm_cluster import SlurmCluster
 from tests.lossy_sbatch import LossySbatch
 from tests.sampling import sampled
 
+MODULE = 'module() { [ "$2" != nope ] && LOADED="$LOADED $2" && export LOADED; }'
 WRITER = "sgpu_decl.storing.sqlite.writer,SqliteWriter"
 LAUNCHES = "sgpu_decl.backends.remote.launching.remote_launches,RemoteLaunches"
 SLURM = "sgpu_decl.backends.slurm"
@@ -92,7 +95,7 @@ def test_of_two_jobs_of_a_launch_the_one_that_begins_first_has_it(
     other = slurm.command(
         "sbatch", "--parsable", "--priority=4294901760", "--job-name=renamed",
         f"--output={folder}/logs/other.log",
-        f"{folder}/job.sh", json.dumps(told), sys.executable,
+        f"{folder}/job.sh", json.dumps(told), "--", sys.executable,
     ).strip()  # fmt: skip
     slurm.command("scontrol", "update", f"JobId={bench.status()['links']['job']}", "Priority=1")
 
@@ -120,6 +123,74 @@ def test_a_job_has_the_token_and_a_script_without_a_text_of_the_user(
     bench.done("cancel", "hello")
 
 
+@pytest.mark.parametrize(
+    ("profile", "modules", "said"),
+    [
+        (
+            "",
+            ["cuda/12"],
+            "a login shell on HOST has no command 'module' that could load 'cuda/12'",
+        ),
+        (MODULE, ["cuda/12", "nope"], "'module load nope' fails on HOST: 'module avail' lists"),
+        (MODULE, ["cuda/12", "nccl"], "loaded cuda/12 nccl"),
+    ],
+)
+def test_modules_are_loaded_before_the_program_starts(
+    tmp_path: Path, profile: str, modules: list[str], said: str
+) -> None:
+    (tmp_path / ".bash_profile").write_text(profile)
+    (tmp_path / "job.sh").write_text(job_script())
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$5" != job ] || echo "loaded$LOADED"\n')
+    python.chmod(0o755)
+
+    done = subprocess.run(
+        ["bash", "-l", tmp_path / "job.sh", "{}", *modules, "--", python],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    last = (done.stdout or done.stderr).strip().rpartition("\n")[2]
+    assert said in last.replace(socket.gethostname(), "HOST")
+    assert done.returncode == (0 if said.startswith("loaded") else 72)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "options", "command"),
+    [
+        ("pyxis", ["--container-image=image", "--container-mounts=ROOT:ROOT,/data:/data"], []),
+        ("apptainer", [], ["apptainer", "exec", "--nv", "--bind", "ROOT,/data", "image"]),
+    ],
+)
+def test_nodes_start_in_a_container(
+    bench: BackendBench, runtime: str, options: list[str], command: list[str]
+) -> None:
+    block = {**_closed(bench), "container": "image", "container_runtime": runtime}
+    bench.declare("value", args={"gate": "."}, type="H100", backend={**block, "mounts": ["/data"]})
+    bench.launched()
+    told = json.loads(Path(bench.status()["links"]["folder"], "launch.json").read_text())
+
+    root = block["storage"]
+    words = {name: [one.replace(root, "ROOT") for one in told["container"][name]]
+             for name in ("options", "command")}  # fmt: skip
+    assert words == {"options": options, "command": command}
+    bench.done("cancel", "hello")
+
+
+@pytest.mark.expensive
+def test_a_container_that_does_not_start_is_said_in_the_words_of_the_cluster(
+    bench: BackendBench,
+) -> None:
+    block = {**bench.case.fields["backend"], "container": "image"}
+    bench.declare("value", args={"gate": "."}, backend=block)
+
+    run = bench.ran()
+
+    assert (run["state"], run["first_cause"]["class"]) == ("failed", "staging_failed")
+    assert "no node could begin" in run["first_cause"]["summary"]
+    assert "--container-image=image" in run["first_cause"]["summary"]
+
+
 def test_values_of_secrets_are_gone_with_a_job_that_never_began(bench: BackendBench) -> None:
     bench._environ["THE_WORD"] = "a-word-that-nobody-may-see"
     secrets = {"secrets": {"WORD": "env:THE_WORD"}}
@@ -132,6 +203,63 @@ def test_values_of_secrets_are_gone_with_a_job_that_never_began(bench: BackendBe
 
     assert bench.status()["state"] == "cancelled"
     assert (mode, values.exists()) == (0o600, False)
+
+
+ARRAY = [
+    "die-before",
+    "die-after",
+    "late",
+    f"{LAUNCHES},mark,after,2",
+    f"{SLURM}.slurm_launcher,SlurmLauncher,_submitted_array,before,1",
+    f"{SLURM}.slurm_launcher,SlurmLauncher,_submitted_array,after,1",
+    f"{LAUNCHES},mark,after,5",
+    f"{WRITER},launched,before,1",
+]
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("step", ARRAY)
+def test_cells_are_launched_once_by_one_array_whatever_is_killed(
+    slurm: SlurmCluster, bench: BackendBench, sbatch: LossySbatch, step: str
+) -> None:
+    bench.declare(
+        "value", args={"gate": str(bench.gate), "n": "${matrix.n}"}, matrix={"n": [1, 2, 3, 4]}
+    )  # fmt: skip
+    if "," in step:
+        bench.killed(step, "apply", "-y", "--detach")
+    else:
+        sbatch.next(step)
+        assert _killed_apply(bench) == -signal.SIGKILL
+
+    bench.launched()
+    if step == "late":
+        (sbatch.folder / "go").touch()
+        until((sbatch.folder / "done").exists)
+    until(lambda: slurm.leftovers() == [])
+
+    runs = bench.done("status", "-o", "json").data["runs"]
+    assert [(one["attempt"], one["state"]) for one in runs] == [(1, "succeeded")] * 4
+    assert bench.launches == 4
+
+
+def test_an_array_starts_as_many_cells_as_are_allowed(
+    slurm: SlurmCluster, bench: BackendBench
+) -> None:
+    gate = {"gate": str(bench.gate)}
+    bench.declare("hold", args=gate, matrix={"n": [0, 1, 2]}, max_parallel=1)
+    bench.launched()
+    bench.up()
+
+    runs = bench.done("status", "-o", "json").data["runs"]
+    assert len({one["links"]["job"].partition("_")[0] for one in runs}) == 1
+    assert sorted(one.get("waiting_for") or "" for one in runs) == ["", *["max_parallel"] * 2]
+    bench.done("cancel", runs[-1]["name"])
+    bench.go(0)
+    bench.go(1)
+    until(lambda: slurm.leftovers() == [])
+
+    states = [one["state"] for one in bench.done("status", "-o", "json").data["runs"]]
+    assert states == ["succeeded", "succeeded", "cancelled"]
 
 
 @pytest.mark.expensive
@@ -149,6 +277,29 @@ def test_a_job_whose_launch_folder_is_gone_starts_nothing(
     until(lambda: slurm.leftovers() == [])
 
     assert not (bench.gate / "launches").exists()
+
+
+@pytest.mark.expensive
+def test_a_job_whose_dependency_somebody_removed_waits_for_its_upstream_all_the_same(
+    slurm: SlurmCluster, bench: BackendBench
+) -> None:
+    gate = {"gate": str(bench.gate)}
+    bench.declare_all({
+        "hello": {"function": "hold", "args": gate},
+        "later": {"function": "value", "after": ["hello"], "args": gate},
+    })  # fmt: skip
+    bench.launched()
+    bench.up()
+
+    job = bench.status("later")["links"]["job"]
+    slurm.command("scontrol", "update", f"JobId={job}", "Dependency=")
+    until(lambda: f"{job} RUNNING" in slurm.command("squeue", "--format=%i %T"))
+    until(lambda: bench.status("later").get("waiting_for") == "hello#1")
+    bench.go()
+    later = bench.ended("later")
+
+    assert later["state"] == "succeeded"
+    assert bench.status("hello")["ended_at"] <= later["started_at"]
 
 
 @pytest.mark.expensive

@@ -49,7 +49,7 @@ def test_an_attempt_that_goes_on(
         (None, ended("time"), False, "failed", "timeout"),
         (
             job("FAILED"),
-            {**ended("refused"), "refused": "node 1 (n2): it is full"},
+            {**ended("refused"), "refused": "node 1 (n2): full", "class": "staging_failed"},
             False,
             "failed",
             "staging_failed",
@@ -104,3 +104,12 @@ def test_why_a_job_waits_is_said_in_words(seen: SlurmJob, words: str) -> None:
 
     assert not isinstance(found, PlatformEnding)
     assert found["waiting_for"] == words
+
+
+def test_a_job_that_comes_after_others_waits_for_them_by_name() -> None:
+    early = {"state": "waiting", "waiting_for": "prep#1"}  # Slurm let it begin all the same
+
+    by_slurm = judge(job("PENDING", "Dependency", 7), {}, cancelled=False, behind="prep#1")
+    by_itself = judge(job("RUNNING"), early, cancelled=False)
+
+    assert by_slurm == by_itself == {"state": "queued", "waiting_for": "prep#1"}

@@ -132,6 +132,17 @@ def test_limits_of_a_partition_are_said(bench: BackendBench) -> None:
     assert "partition_down" in checks(bench, backend={"partition": "closed"})
 
 
+def test_a_chain_goes_past_the_time_limit_of_a_partition(bench: BackendBench) -> None:
+    low = {"partition": "low", "chain": 2}
+
+    assert "over_time_limit" not in checks(bench, timeout="1h", backend=low, resume="auto")
+    over = checks(bench, timeout="3h", backend=low, resume="auto")["over_time_limit"]
+    assert over["hint"] == "write `chain: 4`"
+    assert (
+        "resume: auto" in checks(bench, timeout="1h", backend=low)["chain_without_resume"]["hint"]
+    )
+
+
 def test_a_login_node_elsewhere_is_refused_plainly(bench: BackendBench) -> None:
     assert checks(bench, backend={"login": "ann@cluster"})["not_yet"]["severity"] == "error"
 

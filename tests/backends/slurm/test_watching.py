@@ -34,6 +34,20 @@ def patient(gate):
     while not start:
         time.sleep(0.05)
     return start
+
+def saver(gate):
+    "Save a step whenever it is asked to stop; the work is done with the second."
+    step = pathlib.Path(os.environ["SGPU_OUTPUT_DIR"], "step")
+    before = os.environ.get("SGPU_PREVIOUS_OUTPUT_DIR")
+    steps = int(pathlib.Path(before, "step").read_text()) if before else 0
+    def save(*_):
+        step.write_text(str(steps + 1))
+        raise SystemExit(0)
+    signal.signal(signal.SIGTERM, save)
+    pathlib.Path(gate, f"start-{steps}").touch()
+    while steps < 2:
+        time.sleep(0.05)
+    return steps
 """
 
 
@@ -176,6 +190,34 @@ def test_the_time_limit_of_a_partition_ends_a_run_as_its_timeout(
 
     assert (run["state"], run["first_cause"]["class"]) == ("failed", "timeout")
     assert "time limit" in run["first_cause"]["summary"]
+
+
+@pytest.mark.expensive
+@pytest.mark.parametrize("chain", [2, 4])
+def test_a_chain_goes_on_where_its_job_ended_until_the_work_is_done(
+    slurm: SlurmCluster, bench: BackendBench, chain: int
+) -> None:
+    low = block(bench, partition="low", chain=chain)
+    args = {"gate": str(bench.gate)}
+    declared(bench, "saver", args=args, backend=low, timeout="80m", grace="5s", resume="auto")
+    bench.launched()
+    job = f"JobId={bench.status()['links']['job']}"
+
+    for step in range(2):
+        until((bench.gate / f"start-{step}").exists)
+        slurm.command("scontrol", "update", job, "TimeLimit=1")  # Slurm signals at once
+        if chain > step + 1:
+            until(lambda: bench.status()["state"] == "queued")
+            slurm.command("scontrol", "update", job, "TimeLimit=60")
+    run = bench.ended()
+
+    assert run["attempt"] == 1
+    if chain == 2:
+        assert (run["state"], run["first_cause"]["class"]) == ("failed", "timeout")
+        assert "2 of 2 links" in run["first_cause"]["summary"]
+    else:
+        assert run["state"] == "succeeded"
+        assert bench.results() == [(0, 2)]
 
 
 @pytest.mark.expensive
