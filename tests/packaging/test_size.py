@@ -15,7 +15,7 @@ LINES = {
     "agent": 19_200,
     "api": 1_350,
     "applying": 2_280,
-    "backends": 32_560,
+    "backends": 33_000,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,
