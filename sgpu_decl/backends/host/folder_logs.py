@@ -143,7 +143,8 @@ class FolderLog(LogReader):
         hide: takes secret values out of a text.
         epoch_ns: when the monotonic clock of the attempt was 0, `None` if it is that of another
             boot or machine.
-        later_ns: gives how much later than that the clock of a rank was 0.
+        later_ns: takes a rank; returns how many nanoseconds after that moment the clock of the
+            rank's host was 0.
         ended: whether the attempt writes nothing more.
     """
 

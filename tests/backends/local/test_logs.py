@@ -42,7 +42,8 @@ def read(folder: Path, **options: object) -> list[str]:
 def stream(folder: Path, **options: object) -> Iterator[LogLines | None]:
     """The lines as they come; `None` where nothing is new."""
     given = {
-        "ranks": None, "restart": None, "hide": str, "epoch_ns": None, "ended": lambda: True,
+        "ranks": None, "restart": None, "hide": str, "epoch_ns": None, "later_ns": lambda _: 0,
+        "ended": lambda: True,
     }  # fmt: skip
     log, over = FolderLog(REF, folder, **{**given, **options}), False  # type: ignore[arg-type]
     while not over:
