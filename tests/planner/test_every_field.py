@@ -117,7 +117,6 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.constraint": ("a", "b"),
     "backend.exclusive": (True, False),
     "backend.options": (["--mem=1G"], ["--mem=2G"]),
-    "backend.login": ("a", "b"),
     "backend.gpu_names": ({"H100": "a"}, {"H100": "b"}),
     "backend.keep_variables": (["A"], ["A", "B"]),
     "backend.chain": (2, 3),

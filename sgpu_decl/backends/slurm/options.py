@@ -87,6 +87,7 @@ class SlurmOptions(BackendOptions):
         "nodes": "`gpus_per_node` decides it, with `gpus` of the run",
         "gres": "`type` and `gpus` of the run replace it",
         "job_name": "jobs have the name of their run",
+        "login": "sgpu does not reach a login node by ssh yet: type its commands there",
     }
 
     partition: Name | None = Field(None, description="Slurm: the partition, or several: `a,b`.")
@@ -112,7 +113,6 @@ class SlurmOptions(BackendOptions):
     options: list[Annotated[str, AfterValidator(_option)]] = Field(
         [], description="Slurm: more options of sbatch, such as `--reservation=team`."
     )
-    login: Name | None = Field(None, description="Slurm: not yet: give commands on a login node.")
     python: str | None = Field(
         None,
         description="Slurm: the Python of nodes, 3.10 or newer, that sgpu runs by there, and ranks "

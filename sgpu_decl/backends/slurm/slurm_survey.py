@@ -167,13 +167,6 @@ class SlurmSurvey(RemoteSurvey):
                 place=places.get("max_parallel"),
                 hint="cells that differ in `gpus`, `timeout` or `backend` are counted apart",
             )
-        if options.login is not None:
-            yield Diagnostic(
-                code="not_yet",
-                summary="sgpu cannot reach a login node by `login` yet",
-                place=places.get("backend.login"),
-                hint="give this command on the login node, and leave `login` out",
-            )
         if config.gpus % (options.gpus_per_node or 1):
             yield Diagnostic(
                 code="bad_ranks_per_node",

@@ -143,10 +143,6 @@ def test_a_chain_goes_past_the_time_limit_of_a_partition(bench: BackendBench) ->
     )
 
 
-def test_a_login_node_elsewhere_is_refused_plainly(bench: BackendBench) -> None:
-    assert checks(bench, backend={"login": "ann@cluster"})["not_yet"]["severity"] == "error"
-
-
 def test_a_folder_that_this_machine_does_not_have_is_refused(bench: BackendBench) -> None:
     assert "bad_storage" in checks(bench, backend={"storage": "/no/such/folder"})
 
