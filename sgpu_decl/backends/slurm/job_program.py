@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import glob
 import hashlib
 import json
 import os
@@ -43,6 +44,8 @@ _LOOK = 5.0  # seconds between two looks for a node that could not begin
 # Seconds: Slurm may send `--signal` up to 60 s before it is due
 # (https://slurm.schedmd.com/sbatch.html#OPT_signal).
 _EARLY = 75.0
+_JOB, _NODE = "sgpu-job-", "sgpu-node-"
+"""What names of folders begin with."""
 _SCRUBBED = ("SLURM", "SBATCH_", "SRUN_", "OMPI_", "PMI", "PRTE_", "MPI_LOCALRANKID")
 
 
@@ -67,10 +70,11 @@ def _job(told: Mapping[str, Any], text: str) -> int:
     }
     if "started_at" in before:
         note["started_at"] = before["started_at"]
-    run = tempfile.mkdtemp(prefix="sgpu-job-")
+    run = tempfile.mkdtemp(prefix=_JOB)
     try:
         code = 128 + signal.SIGTERM
         _agent(told, run)
+        _own(run)
         _await_upstreams(told, note, lambda: bool(stop.asked) or _has_cancel(folder))
         began = time.time()
         values = _values(told)
@@ -436,8 +440,8 @@ def _become_agent(told: Mapping[str, Any], number: str, address: str, port: str)
     values = json.loads(_line(0) or "{}")
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    run = tempfile.mkdtemp(prefix="sgpu-node-")
-    agent = _agent(told, run)
+    run = tempfile.mkdtemp(prefix=_NODE)
+    agent, lock = _agent(told, run), _own(run)
     from sgpu_decl.agent.node.python_folder import python_folder
     from sgpu_decl.agent.system.secrets import split_secrets
 
@@ -452,7 +456,7 @@ def _become_agent(told: Mapping[str, Any], number: str, address: str, port: str)
         **values,
     }
     environment, memory = split_secrets(own, values)
-    for descriptor in (lifeline, memory):
+    for descriptor in (lifeline, memory, lock):
         os.set_inheritable(descriptor, True)  # noqa: FBT003
     words = [run if word == "RUN" else word for word in told["arguments"]]
     words = [sys.executable, "-I", "-S", agent, *words, "--lifeline", str(lifeline)]
@@ -490,6 +494,26 @@ def _agent(told: Mapping[str, Any], run: str) -> str:
                 package.__path__ = [archive]
             return archive
     raise OSError(f"the node agent in `{told['objects']}` is missing or damaged")
+
+
+def _own(run: str) -> int:
+    """Show that a folder of this node is in use, as long as the descriptor is open that this
+    returns. Delete those of this user that no process uses: of programs that were killed."""
+    from sgpu_decl.agent.attempt.attempt_files import SUPERVISOR_LOCK
+    from sgpu_decl.agent.node.input_folder import delete_unused
+    from sgpu_decl.agent.system.locks import create_held, held
+
+    lock = create_held(f"{run}/lock")
+    delete_unused()
+    above = glob.escape(tempfile.gettempdir())
+    for path in glob.glob(f"{above}/{_JOB}*/lock") + glob.glob(f"{above}/{_NODE}*/lock"):
+        folder = os.path.dirname(path)
+        with contextlib.suppress(OSError):  # it is another user's, or was deleted just now
+            ranks = glob.glob(f"{folder}/nodes/*/{SUPERVISOR_LOCK}")
+            locks = [path, f"{folder}/{SUPERVISOR_LOCK}", *ranks]
+            if os.stat(folder).st_uid == os.getuid() and not any(map(held, locks)):
+                shutil.rmtree(folder)
+    return lock
 
 
 def _write(folder: str, name: str, value: Mapping[str, Any]) -> None:

@@ -347,7 +347,9 @@ def test_a_node_program_that_is_killed_is_a_failure_of_nodes(
     for pid in slurm.job_processes():
         words = command_line(pid).split(b"\0")
         if b"node" in words and b"--lifeline" in words and b"NODE_RANK=1" in _environment(pid):
+            folder = Path(words[words.index(b"--run") + 1].decode())
             os.kill(pid, signal.SIGKILL)
+    assert folder.is_dir()
     run = bench.ended()
 
     if retry is None:
@@ -355,6 +357,7 @@ def test_a_node_program_that_is_killed_is_a_failure_of_nodes(
     else:
         assert (run["attempt"], run["state"]) == (1, "succeeded")
         assert len(list(bench.gate.glob("start-*"))) == 4
+        assert not folder.exists()  # the next program there has deleted it
 
 
 def _environment(pid: int) -> list[bytes]:
