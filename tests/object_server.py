@@ -4,6 +4,7 @@ moto looks whether an object is there, and then writes it, so requests are carri
 here. Two paths that S3 has not set its clock and the time of an object.
 """
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,7 +15,10 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["ObjectServer", "running_object_server"]
+__all__ = ["PAGE", "ObjectServer", "running_object_server"]
+
+PAGE = 100
+"""The keys in one answer to a list. S3 itself gives a thousand."""
 
 _AHEAD, _AGE = "/-/ahead/", "/-/age/"
 
@@ -47,6 +51,7 @@ def running_object_server() -> Iterator[ObjectServer]:
     """A server that runs as long as the block lasts."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.object_server"],
+        env={**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": str(PAGE)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         stdin=subprocess.PIPE,

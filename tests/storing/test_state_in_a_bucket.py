@@ -31,7 +31,7 @@ from sgpu_decl.storing.stores import (
     shared_store,
 )
 from tests.faulty_proxy import Answer, FaultyProxy, faulty_proxy
-from tests.object_server import ObjectServer
+from tests.object_server import PAGE, ObjectServer
 from tests.shared_places import new_place
 from tests.storing.conftest import compacted, fill
 from tests.support import refusing, some, until
@@ -377,7 +377,7 @@ def test_entries_that_are_listed_in_several_answers_are_read_in_order(
 ) -> None:
     journal = shared_journal(direct, "default")
     assert isinstance(journal, FileJournal)
-    every = range(1, 1101)  # S3 lists a thousand at once
+    every = range(1, PAGE + 21)
 
     def add(number: int) -> bool:
         return journal._place.create(journal._entry(number), f"entry {number}".encode())
@@ -385,9 +385,10 @@ def test_entries_that_are_listed_in_several_answers_are_read_in_order(
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(add, every))
     assert texts(journal) == [f"entry {number}" for number in every]
-    assert [item.number for item in journal.after(990, most=20)] == list(range(991, 1011))
-    journal._place.delete(journal._entry(1050))
-    with pytest.raises(JournalGap, match="entry 1050 is missing"):
+    found = [item.number for item in journal.after(PAGE - 10, most=20)]
+    assert found == list(range(PAGE - 9, PAGE + 11))
+    journal._place.delete(journal._entry(PAGE + 5))
+    with pytest.raises(JournalGap, match=f"entry {PAGE + 5} is missing"):
         journal.after(0)
 
 

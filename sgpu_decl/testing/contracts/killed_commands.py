@@ -8,7 +8,7 @@ __all__ = ["dying"]
 
 # Gets a signal right before or after the n-th call of a function.
 _DRIVER = """\
-import importlib, os, signal, sys
+import importlib, signal, sys, threading
 module, owner, name, when, nth = sys.argv[1].split(",")
 holder = importlib.import_module(module)
 if owner:
@@ -16,15 +16,17 @@ if owner:
 real = getattr(holder, name)
 how = signal.Signals[sys.argv[2]]
 calls = 0
+def send():  # to this thread: another one may take its time, while this one goes on
+    signal.pthread_kill(threading.get_ident(), how)
 def dying(*args, **kwargs):
     global calls
     calls += 1
     mine = calls
     if mine == int(nth) and when == "before":
-        os.kill(os.getpid(), how)
+        send()
     value = real(*args, **kwargs)
     if mine == int(nth) and when == "after":
-        os.kill(os.getpid(), how)
+        send()
     return value
 setattr(holder, name, dying)
 from sgpu_decl.cli.main import main

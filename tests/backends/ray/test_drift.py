@@ -69,7 +69,8 @@ def job_of(cluster: Answers, number: int, **fields: Any) -> dict[str, Any]:
 
 
 def change_of(bench: BackendBench) -> tuple[str, str, str]:
-    (change,) = bench.done("plan", "-o", "json").data["changes"]
+    """What a plan would do; a cluster that has lost a node may have too little room for that."""
+    (change,) = bench("plan", "-o", "json").data["changes"]
     return change["action"], change["reason"], change["prior"]["state"]
 
 
