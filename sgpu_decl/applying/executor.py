@@ -119,9 +119,14 @@ def execute(
         joined = joined_records([records[change.address] for change in group])
         for change in group:
             record = records[change.address]
-            upstreams = upstreams_of(record, known)
             backends(change.backend).launcher.check(
-                LaunchRequest(record=record, after=upstreams, group=joined, call=call)
+                LaunchRequest(
+                    record=record,
+                    waits_for=writer.state.earlier(record),
+                    after=upstreams_of(record, known),
+                    group=joined,
+                    call=call,
+                )
             )
     for record in _touched(plan, writer.state, launches):
         require_here(record, backends, "can neither be stopped nor waited for from here")

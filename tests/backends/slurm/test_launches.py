@@ -279,6 +279,21 @@ def test_a_job_whose_launch_folder_is_gone_starts_nothing(
     assert not (bench.gate / "launches").exists()
 
 
+def test_a_run_does_not_wait_for_its_attempt_on_another_backend(bench: BackendBench) -> None:
+    gate = {"gate": str(bench.gate)}
+    bench.declare("hold", backend="local", args=gate)
+    bench.launched()
+    bench.up()
+    bench.declare("value", args=gate)
+
+    behind = bench("apply", "-y", "--detach", "--on-active", "queue")
+
+    assert behind.code == 1
+    assert "`hello#1` goes on on the backend `local`" in behind.err
+    bench.go()
+    assert bench.ended()["attempt"] == 1
+
+
 @pytest.mark.expensive
 def test_a_job_whose_dependency_somebody_removed_waits_for_its_upstream_all_the_same(
     slurm: SlurmCluster, bench: BackendBench
