@@ -70,7 +70,8 @@ def _platforms(plan: Plan) -> Iterator[str]:
     for one in plan.platforms:
         yield ""
         user = f" as {code(one.user)}" if one.user is not None else ""
-        yield f"On {code(one.backend)}: {code(one.host)}{user}"
+        host = f": {code(one.host)}" if one.host else ""
+        yield f"On {code(one.backend)}{host}{user}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,9 @@ def changes_something(plan: Plan) -> bool:
 def platform_lines(plan: Plan) -> list[str]:
     """Where the runs of a plan go, a line for each platform, if not to this machine."""
     return [
-        f"On {one.backend}: {one.host}" + (f" as {one.user}" if one.user is not None else "")
+        f"On {one.backend}"
+        + (f": {one.host}" if one.host else "")
+        + (f" as {one.user}" if one.user is not None else "")
         for one in plan.platforms
     ]
 

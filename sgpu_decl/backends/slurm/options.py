@@ -32,7 +32,7 @@ def _option(text: str) -> str:
         raise problem(
             "bad_slurm_option",
             f"{{path}} is `--{own}`, which sgpu sets itself",
-            "say it by a field",
+            "a field of the run, or of `backend`, says the same",
         )
     return text
 
@@ -87,7 +87,7 @@ class SlurmOptions(BackendOptions):
         "nodes": "`gpus_per_node` decides it, with `gpus` of the run",
         "gres": "`type` and `gpus` of the run replace it",
         "job_name": "jobs have the name of their run",
-        "login": "sgpu does not reach a login node by ssh yet: type its commands there",
+        "login": "type commands on a login node, because sgpu does not reach one by ssh yet",
     }
 
     partition: Name | None = Field(None, description="Slurm: the partition, or several: `a,b`.")
