@@ -1,9 +1,7 @@
 """A folder that machines have mounted, as a place: NFS, Lustre, a disk.
 
-A file is written beside its place under a name of its own, flushed to the disk, and renamed; or
-linked where it must be new. `link` is atomic on local file systems and on NFS (RFC 1813, section
-3.3.15), and fails where the name is taken. Times are those that the file system gives to files, so
-they are the file server's.
+How files are written: `agent.system.folder_files`. Times are those that the file system gives to
+files, so they are the file server's.
 """
 
 import errno
@@ -11,11 +9,22 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from sgpu_decl.atomic_files import LEFT_AFTER, sync_folder
+from sgpu_decl.agent.system.folder_files import (
+    clock_ahead,
+    create_file,
+    delete_path,
+    draft_name,
+    file_draft,
+    find_entry,
+    list_folder,
+    put_file,
+)
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Sent
 from sgpu_decl.places.file_place import (
@@ -31,7 +40,6 @@ MARKER = ".sgpu-state"
 """A file that says that a folder is mounted, and one of shared states."""
 
 _CHUNK = 1 << 20
-_DRAFT = ".new-"  # an upload that goes on, or was cut off
 _KEEP = ".keep"
 """A file in each shared folder: one that is not empty is replaced by no other of its name."""
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -70,34 +78,19 @@ class FolderPlace:
 
     @property
     def _ahead(self) -> float:
-        """How many seconds the clock that dates files is ahead of this machine's: a file server
-        has a clock of its own. 0 for who may write no file that would tell it."""
+        """See `clock_ahead`. 0 for who may write no file that would tell it."""
         if self._known is None:
-            self._drop_left()
-            probe = self._root / _draft()
             with self._explained(f"writing into `{self._root}`"):
                 try:
-                    probe.touch()
-                    self._known = probe.stat().st_mtime - time.time()
-                    probe.unlink()
+                    self._known = clock_ahead(os.fspath(self._root))
                 except (FileNotFoundError, PermissionError):
                     return 0.0  # nothing there is dated yet, or not by this user
         return self._known
 
-    def _drop_left(self) -> None:
-        """Delete what was left of such probes by processes that were killed."""
-        oldest = time.time() - LEFT_AFTER.total_seconds()
-        for left in self._root.glob(f"{_DRAFT}*"):
-            with suppress(OSError):  # of another user, or deleted meanwhile
-                if left.stat().st_mtime < oldest:
-                    left.unlink()
-
     def stat(self, path: str) -> PlaceEntry | None:
         with self._explained(f"looking at `{path}`"):
-            try:
-                return _entry(os.path.basename(path), os.stat(path))
-            except (FileNotFoundError, NotADirectoryError):
-                return None
+            found = find_entry(path)
+        return None if found is None else place_entry(found)
 
     def get(self, path: str) -> bytes:
         with self._explained(f"reading `{path}`"), open(path, "rb") as file:
@@ -108,60 +101,34 @@ class FolderPlace:
             save_stream(stream, file, received)
 
     def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
-        with self._draft(path, content, sent) as draft:
-            os.replace(draft, path)
+        with self._explained(f"writing `{path}`"), upload_stream(content, sent) as stream:
+            put_file(path, self._draft(path, stream))
 
     def create(self, path: str, content: bytes) -> bool:
-        with self._draft(path, content, ignore_bytes) as draft:
+        with self._explained(f"writing `{path}`"), upload_stream(content, ignore_bytes) as stream:
             try:
-                os.link(draft, path)
-            except FileExistsError:
-                return False
+                return create_file(path, self._draft(path, stream))
             except OSError as error:
-                if error.errno in _NO_LINKS:
-                    raise BackendError(
-                        f"the file system of `{self._root}` makes no hard links, and files that "
-                        "must be new need them",
-                        hint="use a folder on NFS or on a local disk",
-                        code="remote_broken",
-                    ) from error
-                raise
-        return True
+                if error.errno not in _NO_LINKS:
+                    raise
+                raise BackendError(
+                    f"the file system of `{self._root}` makes no hard links, and files that "
+                    "must be new need them",
+                    hint="use a folder on NFS or on a local disk",
+                    code="remote_broken",
+                ) from error
 
-    @contextmanager
-    def _draft(self, path: str, content: bytes | Path, sent: Sent) -> Iterator[str]:
-        """A file with that content beside `path`, on the disk; gone in the end. The names in the
-        folder are on the disk then, too."""
-        folder = path.rpartition("/")[0]
-        draft = f"{folder}/{_draft()}"
-        with self._explained(f"writing `{path}`"):
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                handle = os.open(draft, flags, self._mode)
-                with open(handle, "wb") as target, upload_stream(content, sent) as stream:
-                    shutil.copyfileobj(stream, target, _CHUNK)
-                    target.flush()
-                    if self._shared:
-                        self._share(handle, 0o660)
-                    os.fsync(handle)
-                yield draft
-            finally:
-                with suppress(OSError):
-                    os.unlink(draft)
-            sync_folder(folder)
+    def _draft(self, path: str, stream: BinaryIO) -> AbstractContextManager[str]:
+        return file_draft(
+            path,
+            iter(partial(stream.read, _CHUNK), b""),
+            self._mode,
+            lambda handle: self._share(handle, 0o660) if self._shared else None,
+        )
 
     def list(self, folder: str, *, after: str = "") -> tuple[PlaceEntry, ...]:
-        found = []
         with self._explained(f"looking into `{folder}`"):
-            try:
-                with os.scandir(folder) as entries:
-                    for item in entries:
-                        if item.name > after:
-                            with suppress(FileNotFoundError):  # deleted meanwhile
-                                found.append(_entry(item.name, item.stat(follow_symlinks=False)))
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
-        return tuple(sorted(found, key=lambda entry: entry.name))
+            return tuple(map(place_entry, list_folder(folder, after)))
 
     def make_folder(self, folder: str) -> None:
         with self._explained(f"making the folder `{folder}`"):
@@ -177,7 +144,7 @@ class FolderPlace:
         self._make_shared(folder.parent)
         # It gets its name once it has its rights: another user may look for it at any moment, and
         # could never use one whose maker was killed in between.
-        draft = folder.with_name(_draft())
+        draft = folder.with_name(draft_name())
         draft.mkdir()
         try:
             (draft / _KEEP).touch()
@@ -199,13 +166,7 @@ class FolderPlace:
 
     def delete(self, path: str) -> None:
         with self._explained(f"deleting `{path}`"):
-            try:
-                if os.path.isdir(path) and not os.path.islink(path):
-                    _delete_folder(path)
-                else:
-                    os.unlink(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return
+            delete_path(path)
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
@@ -214,20 +175,8 @@ class FolderPlace:
             if self._shared:
                 self._require_marker()
             yield
-        except FileNotFoundError as error:
-            raise PlaceMissing(
-                f"{doing}: {error_text(error)}",
-                hint="see that the folder is mounted on this machine",
-            ) from error
         except OSError as error:
-            code = "remote_broken"
-            if error.errno in FULL:
-                code = "no_room"
-            elif isinstance(error, PermissionError):
-                code = "permission_denied"
-            raised = BackendError(f"{doing}: {error_text(error)}", hint=advice(error), code=code)
-            raised.retryable = error.errno in _PASSING
-            raise raised from error
+            raise place_error(doing, error, "this machine") from error
 
     def _require_marker(self) -> None:
         """Raises BackendError where the root is not mounted: retryable, since it may be again."""
@@ -245,30 +194,23 @@ class FolderPlace:
         raise error
 
 
-def _draft() -> str:
-    return f"{_DRAFT}{os.urandom(6).hex()}"
+def place_entry(found: Iterable[Any]) -> PlaceEntry:
+    """What `folder_files` says of a file or a folder."""
+    name, folder, size, modified = found
+    return PlaceEntry(name=name, folder=folder, size=size, modified=modified)
 
 
-def _entry(name: str, status: os.stat_result) -> PlaceEntry:
-    if (status.st_mode & 0o170000) == 0o040000:
-        return PlaceEntry(name=name, folder=True, modified=status.st_mtime)
-    return PlaceEntry(name=name, folder=False, size=status.st_size, modified=status.st_mtime)
-
-
-def _delete_folder(folder: str) -> None:
-    """Delete a folder into which a node may still write, or which somebody else deletes."""
-    while True:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):
-                    if entry.is_dir(follow_symlinks=False):
-                        _delete_folder(entry.path)
-                    else:
-                        os.unlink(entry.path)
-        try:
-            os.rmdir(folder)
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-        else:
-            return
+def place_error(doing: str, error: OSError, machine: str) -> BackendError:
+    """An error of the file system of a machine as ours."""
+    if isinstance(error, FileNotFoundError):
+        return PlaceMissing(
+            f"{doing}: {error_text(error)}", hint=f"see that the folder is mounted on {machine}"
+        )
+    code = "remote_broken"
+    if error.errno in FULL:
+        code = "no_room"
+    elif isinstance(error, PermissionError):
+        code = "permission_denied"
+    found = BackendError(f"{doing}: {error_text(error)}", hint=advice(error), code=code)
+    found.retryable = error.errno in _PASSING
+    return found

@@ -4,6 +4,7 @@ Another one joins by one more value of `PLACES`: a function that gives the place
 folder in it.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,9 @@ from uuid import uuid4
 
 import pytest
 
+from sgpu_decl.backends.box.box_files import BoxFiles
+from sgpu_decl.backends.box.box_place import BoxPlace
+from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.databricks.api.account import Account
 from sgpu_decl.backends.databricks.api.connection import Connection
 from sgpu_decl.backends.databricks.api.workspace_files import VolumePlace, WorkspacePlace
@@ -27,6 +31,7 @@ from sgpu_decl.places.folder import FolderPlace
 from sgpu_decl.testing.ray_cluster import ray_cluster
 from tests.backends.databricks.conftest import server, tenant, token
 from tests.object_server import ObjectServer
+from tests.ssh_server import SshServer
 
 __all__ = ["server", "tenant", "token"]
 
@@ -77,12 +82,31 @@ def _bucket(request: pytest.FixtureRequest) -> Empty:
     return BucketPlace(BucketAddress(url=url, endpoint=server.endpoint)), "/files"
 
 
+@pytest.fixture(scope="module")
+def ssh_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    server = SshServer(tmp_path_factory.mktemp("ssh") / "ssh")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{server.path}{os.pathsep}{os.environ['PATH']}")
+        box = Box(BoxPlace("box", "~/sgpu"))
+        yield box
+    box.close()
+    server.close()
+
+
+def _box(request: pytest.FixtureRequest) -> Empty:
+    box: Box = request.getfixturevalue("ssh_box")
+    files, root = BoxFiles(box), f"{box.hello['root']}/{uuid4().hex}"
+    files.make_folder(root)
+    return files, root
+
+
 PLACES: dict[str, Callable[[pytest.FixtureRequest], Empty]] = {
     "folder": _folder,
     "bucket": _bucket,
     "workspace": _workspace,
     "volume": _volume,
     "head": _head,
+    "box": _box,
 }
 
 

@@ -277,7 +277,7 @@ def _folder(root: str, message: dict[str, Any]) -> str:
 def _inside(root: str, folder: object) -> str:
     """The path of a folder, which is named from the root. Raises BoxRefusal: it is elsewhere."""
     path = os.path.normpath(os.path.join(root, str(folder)))
-    if not path.startswith(f"{root}/states/"):
+    if not path.startswith((f"{root}/states/", f"{root}/runs/")):
         raise BoxRefusal("bad_folder", f"`{folder}` is no folder of an attempt")
     return path
 

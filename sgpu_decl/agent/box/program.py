@@ -1,8 +1,9 @@
 """`python agent.zip box ROOT`: answers requests on stdin until it ends; see `wire`.
 
 ROOT is the folder for all that is kept here: `agents/`, `code/`, `environments/`, `packs/`,
-`states/`. Each request is whole in itself and may be sent again: whoever lost an answer asks once
-more. So the program may end at any moment, and does when its connection ends.
+`states/`; or one that nodes of a cluster share (`file_requests`). Each request is whole in itself
+and may be sent again, unless its operation says otherwise: whoever lost an answer asks once more.
+So the program may end at any moment, and does when its connection ends.
 """
 
 from __future__ import annotations
@@ -90,13 +91,17 @@ def _operations() -> dict[str, Operation]:
         attempt_requests,
         box_facts,
         code_requests,
+        command_requests,
         environment_requests,
+        file_requests,
         reach_requests,
     )
 
     return {
         **box_facts.OPERATIONS,
         **code_requests.OPERATIONS,
+        **command_requests.OPERATIONS,
+        **file_requests.OPERATIONS,
         **environment_requests.OPERATIONS,
         **reach_requests.OPERATIONS,
         **attempt_requests.OPERATIONS,

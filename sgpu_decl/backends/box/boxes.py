@@ -17,6 +17,12 @@ PATIENCE = 120.0  # seconds without an answer
 _Answer = TypeVar("_Answer")
 
 
+class BoxRefused(BackendError):
+    """The box answers that it cannot do it. `errno` is that of its system, where there is one."""
+
+    errno: int | None = None
+
+
 class Box:
     """A machine that ssh reaches. Calls may come from several threads; they are sent one by one."""
 
@@ -59,12 +65,15 @@ class Box:
         contents: Callable[[], Iterable[bytes]] = tuple,
         size: int = 0,
         patience: float = PATIENCE,
+        *,
+        once: bool = False,
     ) -> tuple[dict[str, Any], bytes]:
         """Send a request; return the answer and its content. Where a connection is lost it is sent
-        once more, over a new one: all requests may be repeated.
+        once more, over a new one, unless it may be carried out `once` alone.
 
         Args:
             contents: gives the content, of `size` bytes in all, for each try.
+            patience: seconds without an answer, and without a byte that is taken.
 
         Raises:
             SshConnectionLost: no answer came: it may have been carried out.
@@ -75,7 +84,7 @@ class Box:
             try:
                 answer, data = self._sent(do, message, contents, size, patience)
             except SshConnectionLost:
-                if not used:
+                if not used or once:
                     raise
                 answer, data = self._sent(do, message, contents, size, patience)
         if "error" in answer:
@@ -112,14 +121,16 @@ class Box:
             self._process.close()
             self._process = None
 
-    def _refused(self, error: Mapping[str, Any]) -> BackendError:
+    def _refused(self, error: Mapping[str, Any]) -> BoxRefused:
         path = f"`{error['path']}`: " if error.get("path") else ""
         full = error.get("errno") in FULL
-        return BackendError(
+        refused = BoxRefused(
             f"`{self.host}` refuses it: {path}{error['text']}",
             hint=f"make room on `{self.host}`, for example with `sgpu gc`" if full else None,
             code="no_room" if full else error.get("code"),
         )
+        refused.errno = error.get("errno")
+        return refused
 
 
 def ask_all(boxes: Sequence[Box], ask: Callable[[Box], _Answer]) -> list[_Answer]:

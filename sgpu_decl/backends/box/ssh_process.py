@@ -154,13 +154,15 @@ class SshProcess:
         """Send a request with its content of `size` bytes, and return the answer.
 
         Raises:
-            SshConnectionLost: no answer came within `patience` seconds, or none will.
+            SshConnectionLost: no answer came within `patience` seconds after the content, or none
+                will.
         """
         self._deadline = time.monotonic() + patience
         try:
             self._write(frame_head(message, size))
             for part in contents:
                 self._write(part)
+                self._deadline = time.monotonic() + patience
             head = read_head(self._read)
             if head is not None:
                 answer, length = head
