@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import tarfile
+import tempfile
 import time
+import zlib
+from functools import partial
 
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.system.folder_files import (
@@ -19,6 +23,7 @@ from sgpu_decl.agent.system.folder_files import (
     list_folder,
     put_file,
 )
+from sgpu_decl.content.code_tree import CODE_TOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +84,41 @@ def file_delete(root: str, message: dict[str, Any], _: RequestContent) -> Answer
     return {}, b""
 
 
-def _inside(root: str, message: dict[str, Any]) -> str:
-    path = os.path.normpath(str(message["path"]))
+def code_archive(root: str, message: dict[str, Any], content: RequestContent) -> Answer:
+    """Make an archive of code (`content.code_tree`) from the archive `base`, without the `files` of
+    it that are `gone`, and with others: each has a path, its bytes, which follow, whether it is
+    executable, and what it leads to. Nodes compare it with its digest."""
+    path, base = _inside(root, message), _inside(root, message, "base")
+    gone = {f"{CODE_TOP}/{name}" for name in message["gone"]}
+    with tempfile.TemporaryFile(dir=os.path.dirname(path)) as made:
+        try:
+            with (
+                tarfile.open(base, "r:gz", encoding="utf-8") as old,
+                tarfile.open(fileobj=made, mode="w:gz", compresslevel=1, encoding="utf-8") as new,
+            ):
+                for member in old:
+                    if member.name not in gone:
+                        new.addfile(member, old.extractfile(member) if member.isreg() else None)
+                for file in message["files"]:
+                    new.addfile(_member(*file), content)  # type: ignore[arg-type]  # it has `read`
+        except (EOFError, tarfile.TarError, zlib.error) as error:
+            raise BoxRefusal("code_damaged", f"`{base}`: {error}") from None
+        made.seek(0)
+        put_file(path, file_draft(path, iter(partial(made.read, 1 << 20), b"")))
+    return {}, b""
+
+
+def _member(name: str, size: int, executable: bool, target: str | None) -> tarfile.TarInfo:  # noqa: FBT001
+    member = tarfile.TarInfo(f"{CODE_TOP}/{name}")
+    if target is not None:
+        member.type, member.linkname = tarfile.SYMTYPE, target
+    member.size = size
+    member.mode = 0o755 if executable else 0o644
+    return member
+
+
+def _inside(root: str, message: dict[str, Any], name: str = "path") -> str:
+    path = os.path.normpath(str(message[name]))
     if path != root and not path.startswith(f"{root.rstrip('/')}/"):
         raise BoxRefusal("bad_folder", f"`{path}` is not in `{root}`")
     return path
@@ -89,4 +127,5 @@ def _inside(root: str, message: dict[str, Any]) -> str:
 OPERATIONS = {
     "file_time": file_time, "file_stat": file_stat, "file_list": file_list, "file_get": file_get,
     "file_put": file_put, "file_folder": file_folder, "file_delete": file_delete,
+    "code_archive": code_archive,
 }  # fmt: skip

@@ -79,7 +79,7 @@ class BoxUploads:
         wanted = list(entries_by_digest.values())
         if wanted:
             listed = [[entry.digest, entry.size] for entry in wanted]
-            contents = partial(_contents, self._store(), wanted, progress)
+            contents = partial(file_contents, self._store(), wanted, progress)
             box.send("code_objects", {"objects": listed}, contents, sum(one.size for one in wanted))
 
     def _make_tree(self, box: Box, digest: str, progress: Progress) -> str:
@@ -104,7 +104,7 @@ class BoxUploads:
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 
 
-def _contents(
+def file_contents(
     store: CodeStore, entries: Sequence[SnapshotEntry], progress: Progress
 ) -> Iterator[bytes]:
     """The contents of files, one after the other."""

@@ -48,7 +48,7 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
     path = area.layout.code(digest)
 
     def upload() -> None:
-        if file_size(area.files, path) is not None:
+        if file_size(area.files, path) is not None or area.send_changes(store, digest, progress):
             return
         with scratch_folder("upload") as scratch:
             archive = scratch / "code.tar.gz"

@@ -3,10 +3,15 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.places.file_place import FilePlace
+
+if TYPE_CHECKING:
+    from sgpu_decl.code.code_store import CodeStore
+    from sgpu_decl.model.step_progress import Progress
 
 
 class StagingArea:
@@ -19,6 +24,7 @@ class StagingArea:
         key: what the backend finds the staging folder again by, in another process too.
         has_unseen_launch: whether a launch may need objects that none of these folders names.
         delete_copies: deletes copies elsewhere of objects that are gone; returns their bytes.
+        send_changes: makes an archive of code there from an older one; false where it cannot.
     """
 
     def __init__(
@@ -30,10 +36,12 @@ class StagingArea:
         key: Mapping[str, Json],
         has_unseen_launch: Callable[[Collection[str]], bool] = lambda _: False,
         delete_copies: Callable[[], int] = lambda: 0,
+        send_changes: "Callable[[CodeStore, str, Progress], bool]" = lambda *_: False,
     ) -> None:
         self.key = key
         self.has_unseen_launch = has_unseen_launch
         self.delete_copies = delete_copies
+        self.send_changes = send_changes
         self.layout = layout
         self.files = files
         self.command_files = command_files or files
