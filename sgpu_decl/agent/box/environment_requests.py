@@ -1,6 +1,6 @@
 """The environments of runs on a box.
 
-    packs/                 packed environments, as `content.packs` names them
+    packs/                 packed environments, as `content.packs` names them (`file_requests`)
     environments/objects/  what was in them
     environments/<hex>/    the tree of an environment, which ranks use where it lies
     environments/lock      shared by who makes a tree, exclusive for gc
@@ -18,7 +18,7 @@ import subprocess
 import sys
 from contextlib import contextmanager, suppress
 
-from sgpu_decl.agent.box.box_files import entries, store
+from sgpu_decl.agent.box.box_files import entries
 from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent
 from sgpu_decl.agent.launching.agent_launch import AGENT
 from sgpu_decl.agent.system.locks import open_lock
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 TREES = "environments"
 _PACKS = "packs"
-_NAME = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
 _TREE = re.compile(r"[0-9a-f]{64}")
 _MISSING = ("damaged", "packs", "manifest")  # errors of `content.hydrate_program`
 
@@ -43,21 +42,6 @@ _MISSING = ("damaged", "packs", "manifest")  # errors of `content.hydrate_progra
 def python_of(_root: str, _message: dict[str, Any], _content: object) -> Answer:
     """`python` is what environments have to be made for, see `content.manifest.Python`."""
     return {"python": this_python()._asdict()}, b""
-
-
-def list_packs(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
-    """`files` has the size of each pack, index and manifest, by its name."""
-    files = {entry.name: entry.stat().st_size for entry in entries(os.path.join(root, _PACKS))}
-    return {"files": files}, b""
-
-
-def put_pack(root: str, message: dict[str, Any], content: RequestContent) -> Answer:
-    """Take a file of the folder of packs by its `name`."""
-    name = str(message["name"])
-    if not _NAME.fullmatch(name):
-        raise BoxRefusal("bad_name", f"{name!r} is no name of a pack")
-    store(os.path.join(root, _PACKS, name), content.parts(content.left))
-    return {}, b""
 
 
 def make_tree(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
@@ -156,9 +140,4 @@ def _lock(folder: str, how: int) -> Iterator[None]:
         os.close(lock)
 
 
-OPERATIONS = {
-    "python_of": python_of,
-    "list_packs": list_packs,
-    "put_pack": put_pack,
-    "make_tree": make_tree,
-}
+OPERATIONS = {"python_of": python_of, "make_tree": make_tree}

@@ -3,24 +3,18 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.box.box_files import BoxFiles
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import SnapshotEntry
 from sgpu_decl.content.manifest import Python
 from sgpu_decl.content.python_match import mismatch
-from sgpu_decl.content.store.pack_writer import PackTarget, send
+from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.jsonable import canonical
-from sgpu_decl.model.step_progress import Progress, Sent
-from sgpu_decl.places.file_place import (
-    PlaceEntry,
-    byte_count,
-    ignore_bytes,
-    upload_stream,
-)
+from sgpu_decl.model.step_progress import Progress
 
 if TYPE_CHECKING:
     from sgpu_decl.environments.environment_store import EnvironmentStore
@@ -100,7 +94,7 @@ class BoxUploads:
                 "environment by a Python like that one",
                 code="environment_misfit",
             )
-        send(manifest, store.objects, _PackFolder(box), "packs", progress)
+        send(manifest, store.objects, BoxFiles(box), f"{box.hello['root']}/packs", progress)
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 
 
@@ -130,26 +124,3 @@ def _parts(store: CodeStore, entry: SnapshotEntry) -> Iterator[bytes]:
     with open(store.object_path(entry.digest), "rb") as file:
         while part := file.read(_PART):
             yield part
-
-
-class _PackFolder(PackTarget):
-    """The folder of packs of a box."""
-
-    def __init__(self, box: Box) -> None:
-        self._box = box
-
-    def make_folder(self, folder: str) -> None:  # noqa: ARG002  the first file makes it
-        return
-
-    def list(self, folder: str) -> tuple[PlaceEntry, ...]:  # noqa: ARG002
-        files: dict[str, int] = self._box.ask("list_packs")["files"]
-        return tuple(PlaceEntry(name=name, folder=False, size=files[name]) for name in files)
-
-    def put(self, path: str, content: bytes | Path, sent: Sent = ignore_bytes) -> None:
-        def parts() -> Iterator[bytes]:
-            with upload_stream(content, sent) as stream:
-                while part := stream.read(_PART):
-                    yield part
-
-        message = {"name": path.rpartition("/")[2]}
-        self._box.send("put_pack", message, parts, byte_count(content))
