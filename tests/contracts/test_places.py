@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from sgpu_decl.backends.box.box_files import BoxFiles
+from sgpu_decl.backends.box.box_folder import BoxFolder
 from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.databricks.api.account import Account
@@ -95,7 +95,7 @@ def ssh_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 
 def _box(request: pytest.FixtureRequest) -> Empty:
     box: Box = request.getfixturevalue("ssh_box")
-    files, root = BoxFiles(box), f"{box.hello['root']}/{uuid4().hex}"
+    files, root = BoxFolder(box), f"{box.hello['root']}/{uuid4().hex}"
     files.make_folder(root)
     return files, root
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.box.box_files import BoxFiles
+from sgpu_decl.backends.box.box_folder import BoxFolder
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.code.code_store import CodeStore
 from sgpu_decl.code.snapshot import SnapshotEntry
@@ -94,7 +94,7 @@ class BoxUploads:
                 "environment by a Python like that one",
                 code="environment_misfit",
             )
-        send(manifest, store.objects, BoxFiles(box), f"{box.hello['root']}/packs", progress)
+        send(manifest, store.objects, BoxFolder(box), f"{box.hello['root']}/packs", progress)
         return str(box.send("make_tree", message, patience=_BUILD)[0]["tree"])
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from sgpu_decl.backends.box.box_files import BoxFiles
+from sgpu_decl.backends.box.box_folder import BoxFolder
 from sgpu_decl.backends.box.box_uploads import file_contents
 from sgpu_decl.backends.box.boxes import Box, BoxRefused
 from sgpu_decl.code.code_store import CodeStore
@@ -49,7 +49,7 @@ def send_code_changes(
 
 def _base(box: Box, folder: str, store: CodeStore) -> Snapshot | None:
     """The code of the newest archive that is known here."""
-    there = sorted(BoxFiles(box).list(folder), key=lambda entry: -entry.modified)
+    there = sorted(BoxFolder(box).list(folder), key=lambda entry: -entry.modified)
     for entry in there[:_LOOKS]:
         known = store.manifest(f"sha256:{entry.name.partition('.')[0]}")
         if known is not None and entry.name == archive_name(known.digest):

@@ -23,7 +23,7 @@ from sgpu_decl.places.folder import place_entry, place_error
 _CHUNK = 1 << 20
 
 
-class BoxFiles(FilePlace):
+class BoxFolder(FilePlace):
     """See `FilePlace`. Paths are those of the box, below its `storage`."""
 
     part: int | None = None
