@@ -41,6 +41,10 @@ QUICK = {
         "test_what_was_never_launched_is_left_out_and_harmless",
         "test_what_has_ended_is_found_under_its_new_name_and_after_a_destroy",
     ),
+    "TestSlurmLogin": (
+        "test_a_launch_whose_answer_is_lost_is_found_again",
+        "test_a_secret_reaches_ranks_and_nothing_else",
+    ),
     "TestDatabricks": (
         "test_a_launch_with_a_token_that_was_launched_starts_nothing",
         "test_a_launch_whose_answer_is_lost_is_found_again",

@@ -121,6 +121,32 @@ class TestSlurm(RemoteContract):
         )  # fmt: skip
 
 
+class TestSlurmLogin(RemoteContract):
+    """The same, given from elsewhere: an sshd of the test's own is on its login node."""
+
+    @pytest.fixture
+    def case(self, slurm: SlurmCluster, tmp_path: Path) -> Iterator[BackendCase]:
+        sbatch = LossySbatch(tmp_path / "bin")
+        path = f"{sbatch.folder}:{os.environ['PATH']}"
+        server = SshServer(tmp_path / "ssh", PATH=path, **slurm.environ)
+        block = {"kind": "slurm", "login": "box", "storage": "~/sgpu"}
+        one = {"type": "CPU", "gpus": 1, "backend": block, "mlflow": {"enabled": False}}
+        yield BackendCase(
+            fields=one,
+            pair={**one, "gpus": 2, "backend": {**block, "gpus_per_node": 1}},
+            many={**one, "gpus": 12, "backend": {**block, "gpus_per_node": 6}},
+            environ={"THE_WORD": VALUE, "PATH": f"{server.path}:{os.environ['PATH']}"},
+            staging=(server.home,),
+            secret=("env:THE_WORD", VALUE),
+            missing="env:NO_SUCH_WORD",
+            tells_restarts=False,
+            elsewhere=True,
+            queues=False,
+            lose_answer=sbatch.lose,
+        )
+        server.close()
+
+
 class TestFolder(RemoteContract):
     """A backend of another package, found by its entry point alone."""
 

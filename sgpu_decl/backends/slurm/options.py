@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from sgpu_decl.backends.box.host_option import HostName
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Flag, Positive
 from sgpu_decl.config.text_types import problem
@@ -87,7 +88,6 @@ class SlurmOptions(BackendOptions):
         "nodes": "`gpus_per_node` decides it, with `gpus` of the run",
         "gres": "`type` and `gpus` of the run replace it",
         "job_name": "jobs have the name of their run",
-        "login": "type commands on a login node, because sgpu does not reach one by ssh yet",
     }
 
     partition: Name | None = Field(None, description="Slurm: the partition, or several: `a,b`.")
@@ -95,7 +95,7 @@ class SlurmOptions(BackendOptions):
     qos: Name | None = Field(None, description="Slurm: the quality of service.")
     storage: Annotated[str, AfterValidator(_storage)] = Field(
         "~/.local/share/sgpu/slurm",
-        description="Slurm: a folder that this machine and all nodes have under the same path.",
+        description="Slurm: a folder that the login node and all nodes have under the same path.",
     )
     gpus_per_node: Positive | None = Field(
         None,
@@ -112,6 +112,11 @@ class SlurmOptions(BackendOptions):
     )
     options: list[Annotated[str, AfterValidator(_option)]] = Field(
         [], description="Slurm: more options of sbatch, such as `--reservation=team`."
+    )
+    login: HostName | None = Field(
+        None,
+        description="Slurm: a login node, as `ssh` takes it: `user@host`, or a name of "
+        "`~/.ssh/config`. Default: this machine is one.",
     )
     python: str | None = Field(
         None,

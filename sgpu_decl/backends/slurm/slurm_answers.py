@@ -31,13 +31,12 @@ from sgpu_decl.backends.slurm.slurm_limits import (
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.options import SlurmOptions
     from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
     from sgpu_decl.model.jsonable import Json
 
 _SCONTROL = ("scontrol", "--all", "--oneliner")
 _SACCTMGR = ("sacctmgr", "--parsable2")
-# It says it on stderr. A controller with a long queue may take long to say it.
-_TEST_ONLY = ("sh", "-c", 'exec timeout 10 sbatch --test-only "$@" --wrap=true 2>&1', "sbatch")
 _PATIENCE = 5.0  # seconds for all predictions of a plan: behind a long queue each takes its time
 
 
@@ -73,7 +72,7 @@ class SlurmAnswers:
     def associations(self) -> Sequence[SlurmAssociation]:
         """Those of this user; none where nobody keeps accounts."""
         with suppress(BackendError):
-            user = f"user={self._commands.ask('id', '-un').strip()}"
+            user = f"user={self._ask('id', '-un').strip()}"
             columns = f"format={','.join(ASSOCIATION)}"
             return parse_associations(self._ask(*_SACCTMGR, "show", "associations", user, columns))
         return ()
@@ -89,27 +88,32 @@ class SlurmAnswers:
     def _start(self, options: tuple[str, ...]) -> int | None:
         """When Slurm would start a job that is submitted now with these options, in seconds since
         1970; None where it does not tell."""
-        words = (*_TEST_ONLY, *options)
         if self._spent > _PATIENCE:
             return None
         began = time.monotonic()
         try:
-            return parse_start(self._ask(*words))
+            return parse_start(self._said("--test-only", *options, ask=self._commands.test_only))
         except BackendError:
             return None
         finally:
             self._spent += time.monotonic() - began
 
     def _ask(self, *words: str) -> str:
+        return self._said(*words, ask=self._commands.ask)
+
+    def _said(self, *words: str, ask: Callable[..., str]) -> str:
         question: Json = list(words)
         if not self._for_apply() and isinstance(answer := self._kept.cached(question), str):
             self.age = max(self.age, self._kept.age(question))
             return answer
-        said = self._commands.ask(*words)
+        said = ask(*words)
         self._kept.remember(question, said)
         return said
 
 
-def own_cluster() -> Sequence[str]:
-    """What names the cluster of this machine, and who asks."""
+def cluster_names(options: "SlurmOptions") -> Sequence[str]:
+    """What names the cluster of a `backend` block, and who asks."""
+    if options.login is not None:
+        # With the folder there: a plan that asks it says whether it can be used.
+        return ("login", options.login, options.storage, options.python or "")
     return (os.environ.get("SLURM_CONF", ""), os.uname().nodename, str(os.getuid()))

@@ -2,17 +2,23 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sgpu_decl.agent.attempt.attempt_files import SPEC
 from sgpu_decl.agent.attempt.upstreams import listed
+from sgpu_decl.backends.attempt_layout import AttemptLayout
 from sgpu_decl.backends.base import Elsewhere, LogReader
-from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches, is_started
+from sgpu_decl.backends.box.box_mirror import BoxMirror
+from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.backends.box.ssh_process import UNREACHABLE
+from sgpu_decl.backends.remote.launching.launch_hosts import NOT_NAMED
+from sgpu_decl.backends.remote.launching.remote_launches import is_started
 from sgpu_decl.backends.remote.staging.remote_layout import LOGS
-from sgpu_decl.backends.remote.watching.node_logs import NodeLogReader, SharedLogs
+from sgpu_decl.backends.remote.watching.node_logs import NodeLogReader, NodeLogs, SharedLogs
 from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
 from sgpu_decl.backends.remote.watching.remote_status import (
     PlatformEnding,
@@ -30,15 +36,17 @@ from sgpu_decl.backends.slurm.job_script import (
     VALUES,
     job_name,
 )
-from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
+from sgpu_decl.backends.slurm.login_nodes import LoginNode, SlurmLaunches
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, WAITING, judge, times
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptState
-from sgpu_decl.model.attempt_view import view_in
+from sgpu_decl.model.attempt_view import AttemptView, view_in
+from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, get_object
 
 _VISIBLE = 60.0  # seconds until this machine sees what nodes wrote last
+_AWAY = 10.0  # seconds for which a login node that could not be reached is not asked again
 _SHOWN = 400  # characters of a line
 _SELDOM = 20.0  # seconds between two questions about a job that runs
 
@@ -47,32 +55,58 @@ class SlurmAttempts(RemoteAttempts):
     """Slurm is asked seldom: a job says itself that it has started and ended."""
 
     poll_seconds = 1.0
+    _launches: SlurmLaunches
 
-    def __init__(self, launches: RemoteLaunches, commands: SlurmCommands) -> None:
+    def __init__(self, launches: SlurmLaunches, layout: AttemptLayout) -> None:
         super().__init__(launches)
-        self._commands = commands
+        self._mirror = BoxMirror(layout, self._on_box)
+        self._away: dict[LoginNode, tuple[float, BackendError]] = {}
         self._running: dict[str, float] = {}  # when Slurm said last that a job runs, by token
 
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if not is_started(marker):
             return RemoteStatus(view=view_in(record, {"state": "staging"}))
+        memory, node = self._launches.memory, self._launches.node(record)
+        at, away = self._away.get(node, (0.0, None))
+        try:
+            if away is not None and time.monotonic() - at < _AWAY:
+                raise away
+            status = self._status_there(record, marker)
+        except BackendError as error:
+            if error.code != UNREACHABLE:
+                raise
+            if error is not away:
+                self._away[node] = time.monotonic(), error
+            view = view_in(record, memory.get(record).get("seen") or {"state": "starting"})
+            return RemoteStatus(view=_unknown(view, error))
+        view = status.view
+        if node.box is not None and view.state.active:
+            started = view.started_at.isoformat() if view.started_at is not None else None
+            seen: Json = {"state": view.state, "started_at": started}
+            if seen != memory.get(record).get("seen"):
+                memory.remember(record, seen=seen)
+        return status
+
+    def _status_there(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         note, cancelled = self._read(record, NOTE), self._has(record, CANCEL)
         number = note.get("job", marker["job"])
         links = {"folder": self._launches.folder(record), "job": number}
+        box = self._launches.node(record).box
+        if box is not None:
+            links["host"] = box.host
         job, unknown = None, None
         if not (note.get("state") == "ended" and note["stop"] is None):
             try:
                 job = self._job(record, marker, note)
                 note = self._read(record, NOTE)  # it may have ended before Slurm was asked
             except BackendError as error:
-                if not error.retryable:
+                if not error.retryable or error.code == UNREACHABLE:
                     raise
                 unknown = error
         if unknown is not None and note.get("stop", "signal") == "signal":
             seen = {"state": "running" if note else "queued", "started_at": note.get("started_at")}
             view = replace(view_in(record, seen), links=links)
-            view = replace(view, unavailable=unknown.message, way_out=unknown.hint)
-            return RemoteStatus(view=view)
+            return RemoteStatus(view=_unknown(view, unknown))
         words = "" if note else self._last_words(record)
         behind = ""
         if job is not None and job.reason == "Dependency":
@@ -86,11 +120,18 @@ class SlurmAttempts(RemoteAttempts):
     def barrier(self, record: LaunchRecord) -> Elsewhere | None:
         layout, folder = self._launches.area(record).layout, self._launches.folder(record)
         root = layout.root_around(folder)
-        if os.path.isdir(root):
+        if self._launches.node(record).box is not None or os.path.isdir(root):
             return None
         return Elsewhere(
             reason=f"its files are in `{root}`, which this machine does not have",
             hint="give this command on a login node of its cluster",
+        )
+
+    def refused(self, record: LaunchRecord, error: BackendError) -> Elsewhere | None:  # noqa: ARG002
+        if error.code not in (UNREACHABLE, NOT_NAMED):
+            return None
+        return Elsewhere(
+            reason=error.message, hint=error.hint or "try again", retryable=error.retryable
         )
 
     def _ended(
@@ -118,9 +159,12 @@ class SlurmAttempts(RemoteAttempts):
         return replace(status, tracked=tracked)
 
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
+        logs: NodeLogs = SharedLogs(f"{self._launches.folder(record)}/{LOGS}")
+        if self._launches.node(record).box is not None:
+            logs = _CopiedLogs(record, self._mirror)
         return NodeLogReader(
             record.ref,
-            SharedLogs(f"{self._launches.folder(record)}/{LOGS}"),
+            logs,
             lambda: self.active(record),
             lambda: self.require_folder(record),
             ranks,
@@ -136,7 +180,7 @@ class SlurmAttempts(RemoteAttempts):
             return SlurmJob(id=note["job"], name=note["name"], state="RUNNING")
         jobs = self.jobs(record, marker)
         if not jobs and note.get("state") != "ended":
-            known = self._commands.accounted(note.get("job", marker["job"]))
+            known = self._launches.node(record).commands.accounted(note.get("job", marker["job"]))
             jobs = [one for one in known if one.state not in WAITING | ACTIVE]
         alive = [one for one in jobs if one.state in WAITING | ACTIVE]
         job = next(iter(alive or jobs), None)
@@ -150,16 +194,21 @@ class SlurmAttempts(RemoteAttempts):
         """The job that has the launch; before one took it, all that may. Raises BackendError."""
         array = self._read(record, ARRAY)
         name = marker.get("name") or job_name(record)
-        jobs = self._commands.jobs(name, fresh=fresh) if name != array.get("name") else ()
+        commands = self._launches.node(record).commands
+        jobs = commands.jobs(name, fresh=fresh) if name != array.get("name") else ()
         if array:
             end = f"_{array['task']}"
-            tasks = self._commands.jobs(array["name"], fresh=fresh)
+            tasks = commands.jobs(array["name"], fresh=fresh)
             jobs = [*jobs, *(job for job in tasks if job.id.endswith(end))]
         claim = self._read(record, CLAIM)
         if not claim:
             return jobs
         own = [one for one in jobs if one.id == claim["job"]]
-        return own or self._commands.job(claim["job"])  # somebody gave it another name
+        return own or commands.job(claim["job"])  # somebody gave it another name
+
+    def _on_box(self, record: LaunchRecord) -> Sequence[tuple[Box, str]]:
+        box = self._launches.node(record).box
+        return [(box, self._launches.folder(record))] if box is not None else []
 
     def _read(self, record: LaunchRecord, name: str) -> dict[str, Any]:
         try:
@@ -180,3 +229,26 @@ class SlurmAttempts(RemoteAttempts):
     def _has(self, record: LaunchRecord, name: str) -> bool:
         path = f"{self._launches.folder(record)}/{name}"
         return self._launches.area(record).files.stat(path) is not None
+
+
+class _CopiedLogs(NodeLogs):
+    """The logs in a copy of the launch folder: what is new is brought before each look."""
+
+    def __init__(self, record: LaunchRecord, mirror: BoxMirror) -> None:
+        self._record = record
+        self._mirror = mirror
+        self._logs = SharedLogs(os.fspath(mirror.folder(record) / LOGS))
+
+    def new_lines(self, *, last: bool) -> Iterator[tuple[int, bytes]]:
+        away = None
+        try:
+            self._mirror.pull(self._record, (SPEC, f"{LOGS}/*/*.log"))
+        except BackendError as error:
+            away = error
+        yield from self._logs.new_lines(last=last)
+        if away is not None:
+            raise away
+
+
+def _unknown(view: AttemptView, error: BackendError) -> AttemptView:
+    return replace(view, unavailable=error.message, way_out=error.hint)

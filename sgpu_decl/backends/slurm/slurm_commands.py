@@ -1,32 +1,74 @@
-"""The commands of Slurm, as the user of this machine gives them: https://slurm.schedmd.com/"""
+"""The commands of Slurm, as its user gives them on a login node: https://slurm.schedmd.com/"""
 
-import os
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
+from sgpu_decl.agent.system.plain_command import run_command
+from sgpu_decl.backends.box.boxes import Box
+from sgpu_decl.backends.box.ssh_process import SshConnectionLost
 from sgpu_decl.backends.slurm.cluster_state import ACCOUNTED, JOB_FORMAT, SlurmJob, parse_jobs
 from sgpu_decl.errors import BackendError
 
 SILENT = "slurm_silent"
 
 _PATIENCE = 60.0  # seconds; `MessageTimeout` of Slurm is 10 by default, and it tries again
-_AWAY = 10.0  # seconds for which a controller that did not answer is not asked again
+_TEST_PATIENCE = 10.0
+_AWAY = 10.0  # seconds for which what did not answer is not asked again
 _FRESH = 3.0  # seconds for which a list of jobs is used
 # Variables that are options of these commands, or say something of a job that this process is in.
 _OPTIONS = ("SLURM_", "SLURMD_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCT_")
-_KEPT = ("SLURM_CONF",)
+_KEPT, _ADDED = ("SLURM_CONF",), {"SLURM_TIME_FORMAT": "%s"}
 _SQUEUE = ("squeue", "--noheader", "--states=all", "--array", f"--format={JOB_FORMAT}")
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
 _SHOWN = 400  # characters of what a command said
 
 
-class SlurmCommands:
-    """Calls may come from several threads."""
+class RunCommand(Protocol):
+    """Runs a command. Raises FileNotFoundError, subprocess.TimeoutExpired."""
 
-    def __init__(self) -> None:
+    def __call__(
+        self, words: Sequence[str], patience: float = _PATIENCE
+    ) -> tuple[int, str, str]: ...
+
+
+def run_here(words: Sequence[str], patience: float = _PATIENCE) -> tuple[int, str, str]:
+    """On this machine."""
+    return run_command(words, patience, drop=_OPTIONS, keep=_KEPT, add=_ADDED)
+
+
+class RunOnBox(RunCommand):
+    """On a box. Raises BackendError: there is no way to it."""
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+
+    def __call__(self, words: Sequence[str], patience: float = _PATIENCE) -> tuple[int, str, str]:
+        how = {"drop": _OPTIONS, "keep": _KEPT, "add": _ADDED}
+        message = {"words": words, "patience": patience, "how": how}
+        once = words[0] == "sbatch"  # the others may be given twice
+        answer, _ = self._box.send("command", message, patience=patience + _PATIENCE, once=once)
+        if answer.get("failed") == "missing":
+            raise FileNotFoundError
+        if answer.get("failed") == "late":
+            raise subprocess.TimeoutExpired(words, patience)
+        code, out, err = answer["ended"]
+        return code, out, err
+
+
+class SlurmCommands:
+    """Calls may come from several threads.
+
+    Args:
+        where: where they are run, in words: "here".
+    """
+
+    def __init__(self, run: RunCommand = run_here, where: str = "here") -> None:
+        self._run = run
+        self._where = where
         self._jobs: dict[str, tuple[SlurmJob, ...]] = {}
         self._asked: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -36,31 +78,45 @@ class SlurmCommands:
         """What a command says.
 
         Raises:
-            BackendError: it refuses; or, `retryable`, the controller does not answer; or there is
-                no Slurm here.
+            BackendError: it refuses; or, `retryable`, the controller or the machine does not
+                answer; or there is no Slurm.
         """
         if self._silent is not None and time.monotonic() - self._silent[0] < _AWAY:
             raise self._silent[1]
         try:
-            done = _run(words)
+            code, out, err = self._run(words)
         except FileNotFoundError:
             raise BackendError(
-                f"there is no Slurm here: `{words[0]}` is not on the PATH",
-                hint="give this command on a login node of the cluster",
+                f"there is no Slurm {self._where}: `{words[0]}` is not on the PATH",
+                hint="give this command on a login node of the cluster, or name one with "
+                "`backend.login`",
                 code="no_slurm",
             ) from None
+        except BackendError as error:
+            if not isinstance(error, SshConnectionLost):  # else there was a way
+                self._silent = time.monotonic(), error
+            raise
         except subprocess.TimeoutExpired:
             raise self._away(f"`{words[0]}` did not end in {_PATIENCE:g} s") from None
-        if done.returncode == 0:
-            return done.stdout
-        said = _words(done.stderr or done.stdout) or f"it ended with {done.returncode}"
-        if not _answers():
+        if code == 0:
+            return out
+        said = _words(err or out) or f"it ended with {code}"
+        if not self._answers():
             raise self._away(said)
         raise BackendError(
             f"`{words[0]}` refuses it: {said}",
             hint="see `partition`, `account`, `qos`, `constraint` and `options` of `backend`",
             code="slurm_refused",
         )
+
+    def test_only(self, *options: str) -> str:
+        """What sbatch says, on stderr, of a job with these options, which it does not submit.
+        Raises BackendError: it refuses, or takes long to say it, as with a long queue."""
+        with suppress(FileNotFoundError, subprocess.TimeoutExpired):
+            code, _, err = self._run(("sbatch", *options, "--wrap=true"), _TEST_PATIENCE)
+            if code == 0:
+                return err
+        raise BackendError("Slurm does not tell when it would start a job")
 
     def job(self, number: str) -> Sequence[SlurmJob]:
         """The job of that id, if Slurm knows it. Raises BackendError: there is no answer."""
@@ -85,8 +141,8 @@ class SlurmCommands:
     def _away(self, why: str) -> BackendError:
         error = BackendError(
             f"Slurm does not answer: {why}",
-            hint="see `scontrol ping`; where it cannot authenticate, `munge` does not run on this "
-            "machine; jobs go on without it: try again",
+            hint="see `scontrol ping`; where it cannot authenticate, `munge` does not run "
+            f"{self._where}; jobs go on without it: try again",
             code=SILENT,
         )
         error.retryable = True
@@ -107,25 +163,12 @@ class SlurmCommands:
                     self._jobs[one] = tuple(job for job in found if job.name == one)
             return self._jobs[name]
 
-
-def _run(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    environ = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith(_OPTIONS)
-    }
-    return subprocess.run(
-        words, env={**environ, "SLURM_TIME_FORMAT": "%s"}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, errors="replace", timeout=_PATIENCE, check=False,
-    )  # fmt: skip
-
-
-def _answers() -> bool:
-    """Whether a controller answers: https://slurm.schedmd.com/scontrol.html#OPT_ping"""
-    try:
-        return _run(["scontrol", "ping"]).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    def _answers(self) -> bool:
+        """Whether a controller answers: https://slurm.schedmd.com/scontrol.html#OPT_ping"""
+        try:
+            return self._run(["scontrol", "ping"])[0] == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
 
 
 def _words(text: str) -> str:

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.base import ForcedStop
@@ -32,19 +31,17 @@ from sgpu_decl.backends.slurm.job_script import (
     task_of,
 )
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
-from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, RUNNING, WAITING
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, get_object
-from sgpu_decl.places.folder import FolderPlace
 
 if TYPE_CHECKING:
     from sgpu_decl.backends.backend_context import BackendContext
-    from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
-    from sgpu_decl.backends.slurm.options import SlurmOptions
+    from sgpu_decl.backends.slurm.login_nodes import SlurmLaunches
+    from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 
 _STAGED = 8  # launches of an array that are staged at once
 _SILENT = 30.0  # seconds beyond the grace before Slurm is asked to end a job
@@ -59,15 +56,15 @@ class SlurmLauncher(RemoteLauncher):
     each is submitted alone, and the claim ends whichever of both comes later.
     """
 
+    _launches: "SlurmLaunches"
+
     def __init__(
         self,
         context: "BackendContext",
-        commands: SlurmCommands,
-        launches: "RemoteLaunches",
+        launches: "SlurmLaunches",
         attempts: SlurmAttempts,
     ) -> None:
         super().__init__(context, launches, attempts, SlurmNodeProgram(launches))
-        self._commands = commands
         self._slurm_attempts = attempts
         self._project = context.project
         self._tasks: dict[str, dict[str, Json]] = {}  # what arrays became, by the token of a launch
@@ -76,11 +73,11 @@ class SlurmLauncher(RemoteLauncher):
         super().check(request)
         planned_placement(request)
         for older in request.waits_for:
-            if older.backend != request.record.backend:
-                raise _other_backend(request, older)
-        self.require_upstreams(request, "with another `storage`")
+            self._require_same_cluster(request, older)
+        self.require_upstreams(request, "with another `storage` or `login`")
         self._values(request)
         require_uri(request.config, os.environ)
+        self._launches.launch_from(request.record)
 
     def array_of(self, request: LaunchRequest) -> str | None:
         """Cells of one matrix that ask for the same. What replaces another attempt is alone."""
@@ -131,16 +128,17 @@ class SlurmLauncher(RemoteLauncher):
         )
         for request, folder in zip(requests, folders, strict=True):
             self._leave_values(request, folder)
-        files = self._launches.area(requests[0].record).files
+        first = requests[0].record
+        files, commands = self._launches.area(first).files, self._commands(first)
         upstreams = get_object(files, f"{folders[0]}/{JOB}")["upstreams"]
-        longest = self._longest(options_of(requests[0].config))
+        longest = self._longest(requests[0])
         try:
-            behind = self._awaited_jobs(upstreams)
-            said = self._commands.ask(*array_submission(requests, folders, behind, longest))
+            behind = self._awaited_jobs(first, upstreams)
+            said = commands.ask(*array_submission(requests, folders, behind, longest))
         except BackendError as error:
             silent = error.retryable
             try:
-                found = self._commands.jobs_named([name])
+                found = commands.jobs_named([name])
             except BackendError:
                 found, silent = (), True
             if found:
@@ -162,10 +160,10 @@ class SlurmLauncher(RemoteLauncher):
         self._leave_values(request, folder)
         try:
             told = get_object(files, f"{folder}/{JOB}")
-            behind = self._awaited_jobs(told["upstreams"])
-            longest = self._longest(options_of(request.config))
+            behind = self._awaited_jobs(record, told["upstreams"])
+            longest = self._longest(request)
             words = submission(request, folder, told, behind, longest)
-            said = self._commands.ask(*words)
+            said = self._commands(record).ask(*words)
         except BackendError as error:
             return self._after_failure(record, folder, error)
         job = said.strip().partition(";")[0]  # the name of a cluster may follow
@@ -184,7 +182,7 @@ class SlurmLauncher(RemoteLauncher):
                 # With `--state`, scancel 22.05 cancels all tasks of an array that wait.
                 options = () if "_" in job.id and states is WAITING else how.split()
                 try:
-                    self._commands.ask("scancel", *options, job.id)
+                    self._commands(record).ask("scancel", *options, job.id)
                 except BackendError as error:
                     if error.retryable or self._active(record, states):
                         raise  # else it has just ended
@@ -195,10 +193,13 @@ class SlurmLauncher(RemoteLauncher):
         def stop() -> str | None:
             jobs = self._active(record, WAITING | ACTIVE)
             for job in jobs:
-                self._commands.ask("scancel", job.id)
+                self._commands(record).ask("scancel", job.id)
             return "it did not stop by itself: Slurm was asked to end its job" if jobs else None
 
         return DelayedStop(grace + (_SILENT if patience is None else patience), stop)
+
+    def _commands(self, record: LaunchRecord) -> "SlurmCommands":
+        return self._launches.node(record).commands
 
     def _active(self, record: LaunchRecord, states: frozenset[str]) -> list[SlurmJob]:
         """Its jobs in one of these states."""
@@ -206,20 +207,23 @@ class SlurmLauncher(RemoteLauncher):
         jobs = self._slurm_attempts.jobs(record, marker, fresh=True)
         return [job for job in jobs if job.state in states]
 
-    def _longest(self, options: "SlurmOptions") -> int | None:
+    def _longest(self, request: LaunchRequest) -> int | None:
         """The seconds of a link of a chain at most."""
+        options, commands = options_of(request.config), self._commands(request.record)
         if options.chain == 1:
             return None
-        text = self._commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
+        text = commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
         return longest_time(options.partition, parse_partitions(text))
 
-    def _awaited_jobs(self, upstreams: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _awaited_jobs(
+        self, record: LaunchRecord, upstreams: Sequence[Mapping[str, Any]]
+    ) -> list[str]:
         """The jobs that go on of attempts that a launch waits for. (The job of the launch looks
         once more how they ended.) Raises BackendError."""
         awaited = [one for one in upstreams if one["waits"]]
         if not awaited:
             return []
-        jobs = self._commands.jobs_named(sorted({one["job"] for one in awaited}))
+        jobs = self._commands(record).jobs_named(sorted({one["job"] for one in awaited}))
         wanted = {(one["job"], one["task"]) for one in awaited}
         return [
             job.id
@@ -256,8 +260,23 @@ class SlurmLauncher(RemoteLauncher):
     def _leave_values(self, request: LaunchRequest, folder: str) -> None:
         values = self._values(request)
         if values:
-            private = FolderPlace(Path(folder), mode=0o600)
+            private = self._launches.node(request.record).private(folder)
             private.put(f"{folder}/{VALUES}", json.dumps(values).encode())
+
+    def _require_same_cluster(self, request: LaunchRequest, older: LaunchRecord) -> None:
+        """Raises BackendError: a job of the cluster cannot wait for that attempt."""
+        where = f"the backend `{older.backend}`"
+        if older.backend == request.record.backend:
+            login = options_of(self._launches.config(older)).login
+            if login == options_of(request.config).login:
+                return
+            where = f"the cluster of `{login or 'this machine'}`"
+        raise BackendError(
+            f"`{older.ref}` goes on on {where}, which a job of Slurm cannot wait for: so "
+            f"`{request.ref}` was not launched",
+            hint=f"`sgpu cancel '{older.ref}'` or `sgpu wait '{older.ref}'`, and apply then",
+            code="launch_failed",
+        )
 
     def _values(self, request: LaunchRequest) -> dict[str, str]:
         folder = request.folder(self._project)
@@ -269,13 +288,4 @@ def _unknown(what: str, error: BackendError) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"whether {what} was submitted is not known: {error.message}",
         hint="apply again: it starts once, whatever became of this",
-    )
-
-
-def _other_backend(request: LaunchRequest, older: LaunchRecord) -> BackendError:
-    return BackendError(
-        f"`{older.ref}` goes on on the backend `{older.backend}`, which a job of Slurm cannot wait "
-        f"for: so `{request.ref}` was not launched",
-        hint=f"`sgpu cancel '{older.ref}'` or `sgpu wait '{older.ref}'`, and apply then",
-        code="launch_failed",
     )

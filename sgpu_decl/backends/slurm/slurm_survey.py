@@ -29,6 +29,7 @@ from sgpu_decl.backends.slurm.job_script import (
     resource_options,
     time_limit,
 )
+from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers, cluster_names
 from sgpu_decl.backends.slurm.slurm_limits import SlurmLimits, exceeded, in_order, longest
 from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of
 from sgpu_decl.diagnostics.amounts import duration
@@ -44,8 +45,8 @@ from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.login_nodes import LoginNode, LoginNodes
     from sgpu_decl.backends.slurm.options import SlurmOptions
-    from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
 
@@ -66,9 +67,23 @@ class SlurmSurvey(RemoteSurvey):
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(self, pythons: Callable[[], Pythons], cluster: "SlurmAnswers") -> None:
+    def __init__(
+        self,
+        pythons: Callable[[], Pythons],
+        login_nodes: "LoginNodes",
+        for_apply: Callable[[], bool],
+    ) -> None:
         super().__init__(pythons)
-        self._cluster = cluster
+        self._login_nodes = login_nodes
+        self._for_apply = for_apply
+        self._answers: dict[LoginNode, SlurmAnswers] = {}
+
+    def _cluster(self, options: "SlurmOptions") -> SlurmAnswers:
+        node = self._login_nodes.of(options)
+        if node not in self._answers:
+            names = cluster_names(options)
+            self._answers[node] = SlurmAnswers(node.commands, names, self._for_apply)
+        return self._answers[node]
 
     def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         fit = self._fit(config)
@@ -78,12 +93,13 @@ class SlurmSurvey(RemoteSurvey):
         chosen = fit.placement(options)
         nodes, ranks = f"{fit.groups} node", f"{fit.ranks} rank"
         words = f"{nodes}{'s' * (fit.groups > 1)} \N{MULTIPLICATION SIGN} "
-        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, self._cluster.partitions)}"
-        link = longest_time(options.partition, self._cluster.partitions.values())
-        start = self._cluster.start(tuple(resource_options(config, chosen, link)))
+        cluster = self._cluster(options)
+        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, cluster.partitions)}"
+        link = longest_time(options.partition, cluster.partitions.values())
+        start = cluster.start(tuple(resource_options(config, chosen, link)))
         if start is not None:
             words += f"; {_start_words(start)}"
-        words += self._age()
+        words += self._age(options)
         note = Diagnostic(
             code="slurm_placement",
             severity=Severity.INFO,
@@ -102,10 +118,12 @@ class SlurmSurvey(RemoteSurvey):
 
     def account(self, config: "RunConfig") -> PlanPlatform:
         options = options_of(config)
+        names = options.partition or ""
         with suppress(BackendError):
-            names = [one.name for one in _chosen(options, self._cluster.partitions)]
-            return PlanPlatform(backend="slurm", host=",".join(names))
-        return PlanPlatform(backend="slurm", host=options.partition or "")
+            chosen = _chosen(options, self._cluster(options).partitions)
+            names = ",".join(one.name for one in chosen)
+        host = f"{options.login} ({names})" if options.login is not None else names
+        return PlanPlatform(backend="slurm", host=host)
 
     def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
         options = cast("SlurmOptions", block)
@@ -120,12 +138,14 @@ class SlurmSurvey(RemoteSurvey):
                 count[1] += node.free(name)
         return [
             GpuOffer(type=kind, gpus=up_to(total), free=free, total=total,
-                     where=_in(options, self._cluster.partitions))
+                     where=_in(options, self._cluster(options).partitions))
             for kind, (total, free) in counts.items()
         ]  # fmt: skip
 
     def site(self, config: "RunConfig") -> str:
-        return f"Slurm with `{options_of(config).storage}`"
+        options = options_of(config)
+        there = f" on `{options.login}`" if options.login is not None else ""
+        return f"Slurm with `{options.storage}`{there}"
 
     def rules(self, config: "RunConfig", places: Places, folder: Path) -> Sequence[Diagnostic]:
         return tuple(self._rules(config, places, folder, called=False))
@@ -137,8 +157,9 @@ class SlurmSurvey(RemoteSurvey):
         found = [
             *self._rules(config, places, folder, called=called),
             *missing_secrets(config.secrets, places, os.environ, folder),
-            *storage_findings(_storage_root(options), places),
         ]
+        if options.login is None:  # a login node elsewhere says so itself
+            found += storage_findings(_storage_root(options), places)
         if config.mlflow.enabled:
             found += tracking_findings(config, places, os.environ)
         try:
@@ -148,7 +169,8 @@ class SlurmSurvey(RemoteSurvey):
                 *self._room(config, options, places),
             ]
         except BackendError as error:
-            place = places.get("backend.kind") or places.get("backend")
+            fields = ("backend.login", "backend.kind", "backend")
+            place = next((places[one] for one in fields if one in places), None)
             found += self.unanswered("cluster", error, "a launch there would fail", place)
         return found
 
@@ -177,17 +199,18 @@ class SlurmSurvey(RemoteSurvey):
             )
 
     def _unknown_names(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
-        mine = self._cluster.associations
+        cluster = self._cluster(options)
+        partitions, mine = cluster.partitions, cluster.associations
         accounts = {one.account for one in mine}
         qualities = {name for one in mine for name in one.qos}
-        if not _chosen(options, self._cluster.partitions) and options.partition is None:
+        if not _chosen(options, partitions) and options.partition is None:
             yield Diagnostic(
                 code="unknown_slurm_name",
                 summary="the cluster has no default partition",
                 place=places.get("backend.kind") or places.get("backend"),
-                hint=f"name one with `partition`: {names_hint('', self._cluster.partitions)}",
+                hint=f"name one with `partition`: {names_hint('', partitions)}",
             )
-        known = {"partition": self._cluster.partitions, "account": accounts, "qos": qualities}
+        known = {"partition": partitions, "account": accounts, "qos": qualities}
         for field, names in known.items():
             written = getattr(options, field)
             for name in written.split(",") if written is not None and names else ():
@@ -202,16 +225,15 @@ class SlurmSurvey(RemoteSurvey):
 
     def _closed_to(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
         """The account or QOS that no partition of the run takes."""
-        chosen = _chosen(options, self._cluster.partitions)
+        partitions = self._cluster(options).partitions
+        chosen = _chosen(options, partitions)
         for field in ("account", "qos"):
             name = getattr(options, field)
             if name is None or not chosen or any(_takes(one, field, name) for one in chosen):
                 continue
-            where = _in(options, self._cluster.partitions)
+            where = _in(options, partitions)
             allowed = sorted({one for item in chosen for one in item.allowed.get(field, ())})
-            others = [
-                one.name for one in self._cluster.partitions.values() if _takes(one, field, name)
-            ]
+            others = [one.name for one in partitions.values() if _takes(one, field, name)]
             hint = f"it takes {', '.join(f'`{one}`' for one in allowed)}; " if allowed else ""
             yield Diagnostic(
                 code="slurm_not_allowed",
@@ -223,7 +245,7 @@ class SlurmSurvey(RemoteSurvey):
     def _limits(
         self, config: "RunConfig", options: "SlurmOptions", places: Places
     ) -> Iterator[Diagnostic]:
-        chosen, seconds = _chosen(options, self._cluster.partitions), time_limit(config)
+        chosen, seconds = _chosen(options, self._cluster(options).partitions), time_limit(config)
         names = ", ".join(f"`{one.name}`" for one in chosen)
         place = places.get("backend.partition") or places.get("backend")
         if chosen and not any(one.works for one in chosen):
@@ -264,17 +286,17 @@ class SlurmSurvey(RemoteSurvey):
         self, options: "SlurmOptions", partition: SlurmPartition
     ) -> Sequence[SlurmLimits]:
         """The limits that accounting enforces for a run there."""
-        known = self._cluster.limits
+        known = self._cluster(options).limits
         if known is None:
             return ()
-        mine = self._cluster.associations
+        mine = self._cluster(options).associations
         return in_order(partition, options.qos, options.account, mine, known)
 
     def _over_limits(
         self, options: "SlurmOptions", places: Places, fit: NodeFit
     ) -> Iterator[Diagnostic]:
         """What a run asks for that none of its partitions may ever give it."""
-        chosen = _chosen(options, self._cluster.partitions)
+        chosen = _chosen(options, self._cluster(options).partitions)
         resources = fit.placement(options).resources
         over: list[str] = []
         for partition in chosen:
@@ -296,9 +318,9 @@ class SlurmSurvey(RemoteSurvey):
                 hint="ask for less, or name another `qos`, `account` or `partition`",
             )
 
-    def _age(self) -> str:
+    def _age(self, options: "SlurmOptions") -> str:
         """How old the answers are that a message is about."""
-        age = self._cluster.age
+        age = self._cluster(options).age
         return f" (Slurm said so {duration(age)} ago)" if age >= 1 else ""
 
     def _room(
@@ -322,12 +344,12 @@ class SlurmSurvey(RemoteSurvey):
                 code="not_now",
                 severity=Severity.WARNING,
                 summary=f"{needs}, and has to wait for room; free now: {listed or 'none'}"
-                f"{self._age()}",
+                f"{self._age(options)}",
                 place=places.get("gpus"),
                 hint="it starts as soon as there is room",
             )
             return
-        where = _in(options, self._cluster.partitions)
+        where = _in(options, self._cluster(options).partitions)
         offers = ", ".join(f"{one.total} {one.type}" for one in self.offers(options)) or "no GPUs"
         yield Diagnostic(
             code="never_fits",
@@ -339,8 +361,8 @@ class SlurmSurvey(RemoteSurvey):
 
     def _nodes_of(self, options: "SlurmOptions") -> Sequence[SlurmNode]:
         """The nodes of the partitions of a run."""
-        names = {one.name for one in _chosen(options, self._cluster.partitions)}
-        return [node for node in self._cluster.nodes if names & node.partitions]
+        names = {one.name for one in _chosen(options, self._cluster(options).partitions)}
+        return [node for node in self._cluster(options).nodes if names & node.partitions]
 
     def _fit(self, config: "RunConfig") -> NodeFit | None:
         options = options_of(config)

@@ -4,18 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from sgpu_decl.backends.box.box_place import BoxPlace, names_host
+from sgpu_decl.backends.box.box_place import BoxPlace
+from sgpu_decl.backends.box.host_option import HostName
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.text_types import problem
-
-
-def _host(text: str) -> str:
-    if not names_host(text):
-        raise problem("bad_host", "{path} is no name of a host", "write a name that `ssh` takes")
-    return text
 
 
 def _block(value: object) -> object:
@@ -27,10 +22,10 @@ class SshHost(Block):
     """A machine of several, by its name for `ssh`, or a mapping."""
 
     short: ClassVar[str | None] = "host"
-    host: Annotated[str, AfterValidator(_host)] = Field(
+    host: HostName = Field(
         description="The machine, as `ssh` takes it.",
     )
-    address: Annotated[str, AfterValidator(_host)] | None = Field(
+    address: HostName | None = Field(
         None,
         description="The address at which the other machines reach it. By default the one at which "
         "`ssh` has reached it, behind any jump host.",
@@ -51,7 +46,7 @@ class SshOptions(BackendOptions):
         }
     )
 
-    host: Annotated[str, AfterValidator(_host)] | None = Field(
+    host: HostName | None = Field(
         None,
         description="The machine, as `ssh` takes it: a name of `~/.ssh/config`, or `user@host`.",
     )

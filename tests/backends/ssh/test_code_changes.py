@@ -29,6 +29,7 @@ def project(tmp_path: Path) -> Path:
 
 def put(store: CodeStore, project: Path) -> str:
     taken, _ = snapshot(project)
+    assert taken is not None
     store.put(taken)
     return taken.digest
 
