@@ -83,11 +83,10 @@ class Box:
         """
         asked = time.monotonic()
         with self._lock:
-            used = self._process is not None
             try:
                 answer, data = self._sent(asked, do, message, contents, size, patience)
             except SshConnectionLost:
-                if not used or once:
+                if once:
                     raise
                 answer, data = self._sent(asked, do, message, contents, size, patience)
         if "error" in answer:

@@ -33,9 +33,8 @@ STEPS = [
     f"{SLURM}.slurm_launcher,SlurmLauncher,start,after,1",
     f"{LAUNCHES},mark,after,2",
 ]
-SUBMISSION = 'command","words":["sbatch'
-# Not `command`: the first answer of a new login is not asked for again; then apply has to be.
-LOST = ("file_put", "file_stat", "file_folder", "file_get")
+SUBMISSION = 'command","words":["sbatch","--parsable'
+LOST = ("command", "file_put", "file_stat", "file_folder", "file_get")
 
 
 @pytest.mark.parametrize("step", sampled(STEPS, quick=1))
@@ -146,10 +145,12 @@ def test_slurm_is_found_on_the_path_of_a_login_shell_and_else_is_said_to_be_miss
         return f"{check['id']}: {check['summary']}"
 
     profile = bare.home / ".bash_profile"
-    profile.write_text(f"echo welcome\nexport PATH={os.environ['PATH']}\n")
-    assert code().startswith("slurm_placement: ")
     profile.write_text(f"export PATH={tools}\n")
     assert "there is no Slurm on `box`" in code()
+    profile.write_text(f"echo welcome\nexport PATH={os.environ['PATH']}\n")
+    found = code()
+    assert found.startswith("slurm_placement: ")
+    assert "Slurm would start it" in found
     bare.close()
 
 
