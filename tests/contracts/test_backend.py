@@ -141,7 +141,7 @@ class TestSlurmLogin(RemoteContract):
             missing="env:NO_SUCH_WORD",
             tells_restarts=False,
             elsewhere=True,
-            queues=False,
+            orders=True,
             lose_answer=sbatch.lose,
         )
         server.close()

@@ -161,7 +161,7 @@ class SlurmAttempts(RemoteAttempts):
     def log(self, record: LaunchRecord, ranks: Sequence[int] | None, *, follow: bool) -> LogReader:
         logs: NodeLogs = SharedLogs(f"{self._launches.folder(record)}/{LOGS}")
         if self._launches.node(record).box is not None:
-            logs = _CopiedLogs(record, self._mirror)
+            logs = _CopiedLogs(record, self._mirror, follow=follow)
         return NodeLogReader(
             record.ref,
             logs,
@@ -232,10 +232,12 @@ class SlurmAttempts(RemoteAttempts):
 
 
 class _CopiedLogs(NodeLogs):
-    """The logs in a copy of the launch folder: what is new is brought before each look."""
+    """The logs in a copy of the launch folder: what is new is brought before each look. Whoever
+    follows them waits for a login node that is away."""
 
-    def __init__(self, record: LaunchRecord, mirror: BoxMirror) -> None:
+    def __init__(self, record: LaunchRecord, mirror: BoxMirror, *, follow: bool) -> None:
         self._record = record
+        self._follow = follow
         self._mirror = mirror
         self._logs = SharedLogs(os.fspath(mirror.folder(record) / LOGS))
 
@@ -246,7 +248,7 @@ class _CopiedLogs(NodeLogs):
         except BackendError as error:
             away = error
         yield from self._logs.new_lines(last=last)
-        if away is not None:
+        if away is not None and not (self._follow and away.retryable and not last):
             raise away
 
 

@@ -82,6 +82,35 @@ def test_a_submission_that_comes_late_over_a_lost_connection_ends_at_once(
 
 
 @pytest.mark.expensive
+def test_a_follower_waits_for_a_login_node_that_is_away(
+    login: SshServer, laptop: BackendBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sgpu_decl.backends.slurm.slurm_attempts._AWAY", 0.2)
+    laptop.declare("hold", like="pair", args={"gate": str(laptop.gate)})
+    laptop.launched()
+    seen: list[str] = []
+
+    with laptop.backend() as backend:
+        record = laptop.record("hello")
+        log = backend.attempts.logs(record, ranks=None, follow=True)
+
+        def ended() -> bool:
+            lines, over = log.read()
+            seen.extend(line.text for line in lines)
+            return over
+
+        login.stop()
+        assert not ended()
+        assert backend.attempts.look([record])[record.ref].unavailable is not None
+        laptop.up(ranks=2)
+        login.start()
+        laptop.go()
+        until(ended)
+
+    assert sorted(text for text in seen if text.startswith("up")) == ["up 0", "up 0"]
+
+
+@pytest.mark.expensive
 def test_a_job_outlives_the_connection_and_a_login_node_that_is_away_is_unknown(
     login: SshServer, laptop: BackendBench
 ) -> None:
