@@ -122,8 +122,9 @@ class SlurmSurvey(RemoteSurvey):
         with suppress(BackendError):
             chosen = _chosen(options, self._cluster(options).partitions)
             names = ",".join(one.name for one in chosen)
-        host = f"{options.login} ({names})" if options.login is not None else names
-        return PlanPlatform(backend="slurm", host=host)
+        if options.login is not None:
+            names = f"{options.login} ({names})" if names else options.login
+        return PlanPlatform(backend="slurm", host=names)
 
     def offers(self, block: "BackendOptions") -> Sequence[GpuOffer]:
         options = cast("SlurmOptions", block)
@@ -434,4 +435,5 @@ def _chosen(
 
 def _in(options: "SlurmOptions", partitions: Mapping[str, SlurmPartition]) -> str:
     names = ", ".join(f"`{one.name}`" for one in _chosen(options, partitions))
-    return f"Slurm's partition {names}"
+    there = f" of `{options.login}`" if options.login is not None else ""
+    return f"Slurm's partition {names}{there}"

@@ -82,6 +82,31 @@ def test_a_submission_that_comes_late_over_a_lost_connection_ends_at_once(
 
 
 @pytest.mark.expensive
+def test_an_array_whose_submission_is_not_answered_is_found_and_no_other_cluster_waits_for_it(
+    login: SshServer, laptop: BackendBench
+) -> None:
+    cells = {"matrix": {"n": [0, 1]}, "args": {"gate": str(laptop.gate), "n": "${matrix.n}"}}
+    laptop.declare("hold", **cells)
+    laptop.done("plan")
+    login.lose(SUBMISSION)
+
+    laptop.done("apply", "-y", "--detach")
+
+    assert not (login.folder / "lose").exists()
+    for n in (0, 1):
+        laptop.up(n)
+    text = (login.folder / "ssh_config").read_text()
+    (login.folder / "ssh_config").write_text(text.replace("Host box", "Host box other"))
+    block = {**laptop.case.fields["backend"], "login": "other"}
+    laptop.declare("value", **cells, backend=block)
+    behind = laptop("apply", "-y", "--detach", "--on-active", "queue")
+    assert (behind.code, "goes on on the cluster of `box`" in behind.err) == (1, True)
+    for n in (0, 1):
+        laptop.go(n)
+        assert laptop.ended(f'hello["n={n}"]')["state"] == "succeeded"
+
+
+@pytest.mark.expensive
 def test_a_follower_waits_for_a_login_node_that_is_away(
     login: SshServer, laptop: BackendBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
