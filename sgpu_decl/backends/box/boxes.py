@@ -13,6 +13,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.system_errors import FULL
 
 PATIENCE = 120.0  # seconds without an answer
+AWAY = 10.0  # seconds for which a box that could not be reached is not asked again
 
 _Answer = TypeVar("_Answer")
 
@@ -38,9 +39,8 @@ class Box:
     @cached_property
     def hello(self) -> Mapping[str, Any]:
         """What it says of itself, see `agent.box.program`. Raises BackendError."""
-        asked = time.monotonic()
         with self._lock:
-            return self._opened(asked).hello
+            return self._opened().hello
 
     @property
     def address(self) -> str:
@@ -81,14 +81,13 @@ class Box:
             SshConnectionLost: no answer came: it may have been carried out.
             BackendError: the box cannot be reached, or refuses it.
         """
-        asked = time.monotonic()
         with self._lock:
             try:
-                answer, data = self._sent(asked, do, message, contents, size, patience)
+                answer, data = self._sent(do, message, contents, size, patience)
             except SshConnectionLost:
                 if once:
                     raise
-                answer, data = self._sent(asked, do, message, contents, size, patience)
+                answer, data = self._sent(do, message, contents, size, patience)
         if "error" in answer:
             raise self._refused(answer["error"])
         return answer, data
@@ -100,24 +99,23 @@ class Box:
 
     def _sent(
         self,
-        asked: float,
         do: str,
         message: Mapping[str, Any],
         contents: Callable[[], Iterable[bytes]],
         size: int,
         patience: float,
     ) -> tuple[dict[str, Any], bytes]:
-        process = self._opened(asked)
+        process = self._opened()
         try:
             return process.call({"do": do, **message}, contents(), size, patience)
         except BaseException:  # half a request was sent, or half an answer read
             self._drop()
             raise
 
-    def _opened(self, asked: float) -> SshProcess:
-        """The login; who waited for it while it failed is told the same."""
+    def _opened(self) -> SshProcess:
+        """The login. One that failed is not tried again at once: it may take long to fail."""
         if self._process is None:
-            if self._away is not None and self._away[0] > asked:
+            if self._away is not None and time.monotonic() - self._away[0] < AWAY:
                 raise self._away[1]
             try:
                 self._process = SshProcess(self.host, self._python, self.storage)

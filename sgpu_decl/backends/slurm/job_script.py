@@ -229,16 +229,9 @@ def array_name(requests: Sequence[LaunchRequest]) -> str:
 def array_key(request: LaunchRequest) -> str:
     """What launches have in common that one array can start."""
     options = options_of(request.config)
+    where = [options.login, options.storage]
     name, after = request.ref.address.name, sorted(str(one.ref) for one in request.after)
-    return canonical(
-        [
-            name,
-            options.storage,
-            options.login,
-            list[Json](after),
-            *map(list[Json], _asked(request, ())),
-        ]
-    )
+    return canonical([name, *where, list[Json](after), *map(list[Json], _asked(request, ()))])
 
 
 def _command(words: Mapping[str, object]) -> list[str]:

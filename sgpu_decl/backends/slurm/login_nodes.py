@@ -16,7 +16,7 @@ from sgpu_decl.backends.remote.launching.remote_reference import reference_in
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
 from sgpu_decl.backends.slurm.job_script import options_of
-from sgpu_decl.backends.slurm.slurm_commands import RunOnBox, SlurmCommands
+from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands, run_on
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import FilePlace
 from sgpu_decl.places.folder import FolderPlace
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 class LoginNode:
     """Nothing is asked before it is needed. `box` is None where this machine is one."""
 
-    def __init__(self, box: Box | None, storage: str) -> None:
+    def __init__(self, box: Box | None, storage: str, commands: SlurmCommands) -> None:
         self.box = box
+        self.commands = commands
         self._storage = storage
-        self.commands = (
-            SlurmCommands() if box is None else SlurmCommands(RunOnBox(box), f"on `{box.host}`")
-        )
         self.area = cache(self._area)
 
     @cached_property
@@ -70,6 +68,7 @@ class LoginNodes:
 
     def __init__(self, boxes: Boxes) -> None:
         self._boxes = boxes
+        self._here = SlurmCommands()
         self._at = cache(self._open)
 
     def of(self, options: "SlurmOptions") -> LoginNode:
@@ -84,8 +83,9 @@ class LoginNodes:
 
     def _open(self, login: str | None, storage: str, python: str | None) -> LoginNode:
         if login is None:
-            return LoginNode(None, storage)
-        return LoginNode(self._boxes.at(BoxPlace(login, storage, python)), storage)
+            return LoginNode(None, storage, self._here)
+        box = self._boxes.at(BoxPlace(login, storage, python))
+        return LoginNode(box, storage, SlurmCommands(run_on(box), f"on `{login}`"))
 
 
 class SlurmLaunches(RemoteLaunches):

@@ -36,7 +36,7 @@ from sgpu_decl.backends.slurm.job_script import (
     VALUES,
     job_name,
 )
-from sgpu_decl.backends.slurm.login_nodes import LoginNode, SlurmLaunches
+from sgpu_decl.backends.slurm.login_nodes import SlurmLaunches
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, WAITING, judge, times
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptState
@@ -46,7 +46,6 @@ from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, get_object
 
 _VISIBLE = 60.0  # seconds until this machine sees what nodes wrote last
-_AWAY = 10.0  # seconds for which a login node that could not be reached is not asked again
 _SHOWN = 400  # characters of a line
 _SELDOM = 20.0  # seconds between two questions about a job that runs
 
@@ -60,27 +59,21 @@ class SlurmAttempts(RemoteAttempts):
     def __init__(self, launches: SlurmLaunches, layout: AttemptLayout) -> None:
         super().__init__(launches)
         self._mirror = BoxMirror(layout, self._on_box)
-        self._away: dict[LoginNode, tuple[float, BackendError]] = {}
         self._running: dict[str, float] = {}  # when Slurm said last that a job runs, by token
 
     def status(self, record: LaunchRecord, marker: Mapping[str, Any]) -> RemoteStatus:
         if not is_started(marker):
             return RemoteStatus(view=view_in(record, {"state": "staging"}))
-        memory, node = self._launches.memory, self._launches.node(record)
-        at, away = self._away.get(node, (0.0, None))
+        memory = self._launches.memory
         try:
-            if away is not None and time.monotonic() - at < _AWAY:
-                raise away
             status = self._status_there(record, marker)
         except BackendError as error:
             if error.code != UNREACHABLE:
                 raise
-            if error is not away:
-                self._away[node] = time.monotonic(), error
             view = view_in(record, memory.get(record).get("seen") or {"state": "starting"})
             return RemoteStatus(view=_unknown(view, error))
         view = status.view
-        if node.box is not None and view.state.active:
+        if self._launches.node(record).box is not None and view.state.active:
             started = view.started_at.isoformat() if view.started_at is not None else None
             seen: Json = {"state": view.state, "started_at": started}
             if seen != memory.get(record).get("seen"):

@@ -3,13 +3,13 @@
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any
 
 from sgpu_decl.agent.system.plain_command import run_command
 from sgpu_decl.backends.box.boxes import Box
-from sgpu_decl.backends.box.ssh_process import SshConnectionLost
 from sgpu_decl.backends.slurm.cluster_state import ACCOUNTED, JOB_FORMAT, SlurmJob, parse_jobs
 from sgpu_decl.errors import BackendError
 
@@ -17,46 +17,40 @@ SILENT = "slurm_silent"
 
 _PATIENCE = 60.0  # seconds; `MessageTimeout` of Slurm is 10 by default, and it tries again
 _TEST_PATIENCE = 10.0
-_AWAY = 10.0  # seconds for which what did not answer is not asked again
+_AWAY = 10.0  # seconds for which a controller that did not answer is not asked again
 _FRESH = 3.0  # seconds for which a list of jobs is used
 # Variables that are options of these commands, or say something of a job that this process is in.
 _OPTIONS = ("SLURM_", "SLURMD_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SACCT_")
-_KEPT, _ADDED = ("SLURM_CONF",), {"SLURM_TIME_FORMAT": "%s"}
+_HOW: dict[str, Any] = {
+    "drop": _OPTIONS, "keep": ("SLURM_CONF",), "add": {"SLURM_TIME_FORMAT": "%s"},
+}  # fmt: skip
 _SQUEUE = ("squeue", "--noheader", "--states=all", "--array", f"--format={JOB_FORMAT}")
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
 _SHOWN = 400  # characters of what a command said
 
 
-class RunCommand(Protocol):
-    """Runs a command. Raises FileNotFoundError, subprocess.TimeoutExpired."""
+RunCommand = Callable[[Sequence[str], float], tuple[int, str, str]]
+"""Runs a command for some seconds at most; returns its exit code, and what it wrote. Raises
+FileNotFoundError, subprocess.TimeoutExpired."""
 
-    def __call__(
-        self, words: Sequence[str], patience: float = _PATIENCE
-    ) -> tuple[int, str, str]: ...
-
-
-def run_here(words: Sequence[str], patience: float = _PATIENCE) -> tuple[int, str, str]:
-    """On this machine."""
-    return run_command(words, patience, drop=_OPTIONS, keep=_KEPT, add=_ADDED)
+run_here: RunCommand = partial(run_command, **_HOW)
 
 
-class RunOnBox(RunCommand):
-    """On a box. Raises BackendError: there is no way to it."""
+def run_on(box: Box) -> RunCommand:
+    """Commands on a box. They raise BackendError, too: there is no way to it."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
-
-    def __call__(self, words: Sequence[str], patience: float = _PATIENCE) -> tuple[int, str, str]:
-        how = {"drop": _OPTIONS, "keep": _KEPT, "add": _ADDED}
-        message = {"words": words, "patience": patience, "how": how}
+    def run(words: Sequence[str], patience: float) -> tuple[int, str, str]:
+        message = {"words": words, "patience": patience, "how": _HOW}
         once = words[0] == "sbatch"  # the others may be given twice
-        answer, _ = self._box.send("command", message, patience=patience + _PATIENCE, once=once)
+        answer, _ = box.send("command", message, patience=patience + _PATIENCE, once=once)
         if answer.get("failed") == "missing":
             raise FileNotFoundError
         if answer.get("failed") == "late":
             raise subprocess.TimeoutExpired(words, patience)
         code, out, err = answer["ended"]
         return code, out, err
+
+    return run
 
 
 class SlurmCommands:
@@ -84,7 +78,7 @@ class SlurmCommands:
         if self._silent is not None and time.monotonic() - self._silent[0] < _AWAY:
             raise self._silent[1]
         try:
-            code, out, err = self._run(words)
+            code, out, err = self._run(words, _PATIENCE)
         except FileNotFoundError:
             raise BackendError(
                 f"there is no Slurm {self._where}: `{words[0]}` is not on the PATH",
@@ -92,10 +86,6 @@ class SlurmCommands:
                 "`backend.login`",
                 code="no_slurm",
             ) from None
-        except BackendError as error:
-            if not isinstance(error, SshConnectionLost):  # else there was a way
-                self._silent = time.monotonic(), error
-            raise
         except subprocess.TimeoutExpired:
             raise self._away(f"`{words[0]}` did not end in {_PATIENCE:g} s") from None
         if code == 0:
@@ -166,7 +156,7 @@ class SlurmCommands:
     def _answers(self) -> bool:
         """Whether a controller answers: https://slurm.schedmd.com/scontrol.html#OPT_ping"""
         try:
-            return self._run(["scontrol", "ping"])[0] == 0
+            return self._run(["scontrol", "ping"], _PATIENCE)[0] == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
 

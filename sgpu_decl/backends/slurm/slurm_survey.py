@@ -45,7 +45,7 @@ from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.slurm.login_nodes import LoginNode, LoginNodes
+    from sgpu_decl.backends.slurm.login_nodes import LoginNodes
     from sgpu_decl.backends.slurm.options import SlurmOptions
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
@@ -76,14 +76,14 @@ class SlurmSurvey(RemoteSurvey):
         super().__init__(pythons)
         self._login_nodes = login_nodes
         self._for_apply = for_apply
-        self._answers: dict[LoginNode, SlurmAnswers] = {}
+        self._answers: dict[Sequence[str], SlurmAnswers] = {}
 
     def _cluster(self, options: "SlurmOptions") -> SlurmAnswers:
-        node = self._login_nodes.of(options)
-        if node not in self._answers:
-            names = cluster_names(options)
-            self._answers[node] = SlurmAnswers(node.commands, names, self._for_apply)
-        return self._answers[node]
+        names = cluster_names(options)
+        if names not in self._answers:
+            commands = self._login_nodes.of(options).commands
+            self._answers[names] = SlurmAnswers(commands, names, self._for_apply)
+        return self._answers[names]
 
     def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         fit = self._fit(config)

@@ -85,7 +85,10 @@ def test_a_submission_that_comes_late_over_a_lost_connection_ends_at_once(
 def test_an_array_whose_submission_is_not_answered_is_found_and_no_other_cluster_waits_for_it(
     login: SshServer, laptop: BackendBench
 ) -> None:
-    cells = {"matrix": {"n": [0, 1]}, "args": {"gate": str(laptop.gate), "n": "${matrix.n}"}}
+    cells: dict[str, Any] = {
+        "matrix": {"n": [0, 1]},
+        "args": {"gate": str(laptop.gate), "n": "${matrix.n}"},
+    }
     laptop.declare("hold", **cells)
     laptop.done("plan")
     login.lose(SUBMISSION)
@@ -110,7 +113,7 @@ def test_an_array_whose_submission_is_not_answered_is_found_and_no_other_cluster
 def test_a_follower_waits_for_a_login_node_that_is_away(
     login: SshServer, laptop: BackendBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.slurm.slurm_attempts._AWAY", 0.2)
+    monkeypatch.setattr("sgpu_decl.backends.box.boxes.AWAY", 0.2)
     laptop.declare("hold", like="pair", args={"gate": str(laptop.gate)})
     laptop.launched()
     seen: list[str] = []
