@@ -13,7 +13,7 @@ from sgpu_decl.errors import BackendError
 from sgpu_decl.system_errors import FULL
 
 PATIENCE = 120.0  # seconds without an answer
-AWAY = 10.0  # seconds for which a box that could not be reached is not asked again
+_LONG = 5.0  # seconds to fail, after which a login is not tried again at once
 
 _Answer = TypeVar("_Answer")
 
@@ -33,7 +33,7 @@ class Box:
         self._python = place.python
         self._address = place.address
         self._process: SshProcess | None = None
-        self._away: tuple[float, BackendError] | None = None  # when a login failed last, and why
+        self._away: tuple[float, BackendError] | None = None  # until when it is not tried, and why
         self._lock = threading.Lock()
 
     @cached_property
@@ -113,14 +113,17 @@ class Box:
             raise
 
     def _opened(self) -> SshProcess:
-        """The login. One that failed is not tried again at once: it may take long to fail."""
+        """The login. One that took long to fail is not tried again for as long."""
         if self._process is None:
-            if self._away is not None and time.monotonic() - self._away[0] < AWAY:
+            began = time.monotonic()
+            if self._away is not None and began < self._away[0]:
                 raise self._away[1]
             try:
                 self._process = SshProcess(self.host, self._python, self.storage)
             except BackendError as error:
-                self._away = time.monotonic(), error
+                ended = time.monotonic()
+                if ended - began > _LONG:
+                    self._away = 2 * ended - began, error
                 raise
         return self._process
 

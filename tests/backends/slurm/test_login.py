@@ -111,9 +111,8 @@ def test_an_array_whose_submission_is_not_answered_is_found_and_no_other_cluster
 
 @pytest.mark.expensive
 def test_a_follower_waits_for_a_login_node_that_is_away(
-    login: SshServer, laptop: BackendBench, monkeypatch: pytest.MonkeyPatch
+    login: SshServer, laptop: BackendBench
 ) -> None:
-    monkeypatch.setattr("sgpu_decl.backends.box.boxes.AWAY", 0.2)
     laptop.declare("hold", like="pair", args={"gate": str(laptop.gate)})
     laptop.launched()
     seen: list[str] = []
