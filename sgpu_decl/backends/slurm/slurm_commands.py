@@ -110,19 +110,20 @@ class SlurmCommands:
 
     def job(self, number: str) -> Sequence[SlurmJob]:
         """The job of that id, if Slurm knows it. Raises BackendError: there is no answer."""
+        return self._of_one(*_SQUEUE, f"--jobs={number}")
+
+    def accounted(self, number: str) -> Sequence[SlurmJob]:
+        """The job of that id as accounting has it, which does not forget it; empty where nobody
+        keeps accounts. Raises BackendError: there is no answer."""
+        return self._of_one(*_SACCT, f"--jobs={number}")
+
+    def _of_one(self, *words: str) -> Sequence[SlurmJob]:
         try:
-            return parse_jobs(self.ask(*_SQUEUE, f"--jobs={number}"))
+            return parse_jobs(self.ask(*words))
         except BackendError as error:
             if error.retryable:
                 raise
             return ()
-
-    def accounted(self, number: str) -> Sequence[SlurmJob]:
-        """The job of that id as accounting has it, which does not forget it; empty where nobody
-        keeps accounts."""
-        with suppress(BackendError):
-            return parse_jobs(self.ask(*_SACCT, f"--jobs={number}"))
-        return ()
 
     def jobs_named(self, names: Sequence[str]) -> Sequence[SlurmJob]:
         """The jobs of these names that Slurm knows now. Raises BackendError."""

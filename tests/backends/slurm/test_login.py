@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from sgpu_decl.backends.backend_context import BackendContext
 from sgpu_decl.backends.box.boxes import Boxes
 from sgpu_decl.backends.box.named_hosts import NamedHosts
+from sgpu_decl.backends.box.ssh_process import SshConnectionLost
 from sgpu_decl.backends.remote.launching.launch_hosts import LaunchHosts
 from sgpu_decl.backends.slurm.login_nodes import LoginNodes, SlurmLaunches
 from sgpu_decl.backends.slurm.options import SlurmOptions
 from sgpu_decl.backends.slurm.slurm_backend import logins_of
+from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 from sgpu_decl.errors import BackendError
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, until
 from sgpu_decl.testing.slurm_cluster import SlurmCluster
@@ -165,6 +168,14 @@ def test_a_job_outlives_the_connection_and_a_login_node_that_is_away_is_unknown(
     login.start()
     assert laptop.ended()["state"] == "succeeded"
     assert len(laptop.results()) == 2
+
+
+def test_accounting_that_is_not_reached_does_not_say_that_a_job_is_lost() -> None:
+    def run(words: Sequence[str], patience: float) -> tuple[int, str, str]:
+        raise SshConnectionLost(f"{words[0]}, {patience}")
+
+    with pytest.raises(SshConnectionLost):
+        SlurmCommands(run, "on `box`").accounted("7")
 
 
 def test_what_keeps_a_plan_from_the_cluster_is_said(
