@@ -43,22 +43,32 @@ class NodeTracker:
     files: Mapping[str, bytes]
 
 
-def node_tracker(request: LaunchRequest, *, project: Path, python: str) -> NodeTracker | None:
+def node_tracker(
+    request: LaunchRequest, *, project: Path, python: str, home: Path | None = None
+) -> NodeTracker | None:
     """Return the tracker of an attempt; None if it is not tracked, or if nodes cannot reach the
     store.
 
     Args:
         project: the folder of the project.
         python: the interpreter of the ranks, as the MLflow run names it.
+        home: the folder there that keeps the project's own store, for runs that name no other;
+            None if there is none.
     """
     config = request.config
     uri = store_of(config, os.environ)
-    if not config.mlflow.enabled or uri is None or _problem(uri) is not None:
+    if not config.mlflow.enabled:
         return None
-    home = request.folder(project) / ".sgpu"  # holds a store of this machine, which is not used
-    tracking = tracker_request(request, project=project, home=home, python=python)
-    plain = without_credentials(uri) if credential_variables(uri) else uri
-    tracking = replace(tracking, tracking_uri=plain, home=None)
+    if uri is None and home is not None:
+        tracking = tracker_request(request, base=home, home=home, python=python)
+        uri = tracking.tracking_uri
+    elif uri is None or _problem(uri) is not None:
+        return None
+    else:
+        here = request.folder(project)  # the store of this machine is not used
+        tracking = tracker_request(request, base=here, home=here / ".sgpu", python=python)
+        plain = without_credentials(uri) if credential_variables(uri) else uri
+        tracking = replace(tracking, tracking_uri=plain, home=None)
     spec = TrackerSpec(
         argv=(ARCHIVE,),
         env=ENVIRONMENT,
@@ -87,9 +97,14 @@ def tracking_credentials(config: "RunConfig", environ: Mapping[str, str]) -> dic
 
 
 def tracking_findings(
-    config: "RunConfig", places: Mapping[str, Place], environ: Mapping[str, str]
+    config: "RunConfig",
+    places: Mapping[str, Place],
+    environ: Mapping[str, str],
+    *,
+    keeps_store: bool = False,
 ) -> Iterator[Diagnostic]:
-    """Find a store that nodes cannot reach, or a malformed URI."""
+    """Find a store that nodes cannot reach, or a malformed URI. `keeps_store` says that the machine
+    of the ranks keeps the project's own store, so a run need not name one."""
     malformed = tuple(uri_findings(config, places, environ))
     if malformed:
         yield from malformed
@@ -98,8 +113,12 @@ def tracking_findings(
     problem = _problem(uri) or _own_address(uri)
     if not config.mlflow.enabled or problem is None:
         return
+    kept = keeps_store and uri is None
     if config.report:
-        yield report_unkept("nodes cannot reach its store", places)
+        why = "its store is on the machine of its ranks" if kept else "nodes cannot reach its store"
+        yield report_unkept(why, places)
+    if kept:
+        return
     names = ("mlflow.tracking_uri", "env.variables.MLFLOW_TRACKING_URI", "mlflow")
     yield Diagnostic(
         code="tracking_unreachable",

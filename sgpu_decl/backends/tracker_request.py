@@ -63,15 +63,16 @@ def require_uri(config: "RunConfig", environ: Mapping[str, str]) -> None:
 
 
 def tracker_request(
-    request: LaunchRequest, *, project: Path, home: Path, python: str
+    request: LaunchRequest, *, base: Path, home: Path, python: str
 ) -> TrackingRequest:
     """Return what the tracker is asked to record.
 
     Args:
-        home: the project's `.sgpu` folder, which holds the default store.
+        base: the folder that paths in the run start from.
+        home: the project's `.sgpu` folder, or another one, which holds the default store.
         python: the interpreter of the ranks.
     """
-    config, base = request.config, request.folder(project)
+    config = request.config
     for folder in (home, base):
         link_plain_folder(folder)
     variables = {**os.environ, **config.env.variables}

@@ -244,8 +244,8 @@ class LocalLauncher(Launcher):
         command = tracker_spec(enabled=request.config.mlflow.enabled)
         if command is None:
             return None
-        project, home = self._project, self._home
-        tracking = tracker_request(request, project=project, home=home, python=python)
+        base = request.folder(self._project)
+        tracking = tracker_request(request, base=base, home=self._home, python=python)
         path = folder / FILE
         with path_in_errors(path):
             path.touch(mode=0o600)

@@ -196,7 +196,7 @@ class SshLauncher(Launcher):
             code = scratch / "code"  # what ranks import is read from it
             self._store().materialize(request.inputs.code_digest, code, request.progress)
         tree = self._uploads.tree(box, environment, Quiet()) if environment is not None else None
-        kind = request.config.type.kind
+        kind, nodes = request.config.type.kind, len(self._launches.boxes(request.record))
         spec = host_launch_spec(
             told,
             self._site(request, box, node),
@@ -211,7 +211,7 @@ class SshLauncher(Launcher):
             ],
             share_gpus=False,
             tracker=None,
-            nodes=len(self._launches.boxes(request.record)),
+            nodes=nodes,
         )
         files: dict[str, bytes] = {}
         if call is not None:
@@ -219,13 +219,17 @@ class SshLauncher(Launcher):
             files |= {file.name: file.read_bytes() for file in scratch.iterdir() if file.is_file()}
         if spec.runs_python:
             files["rank.zip"] = rank_zip(compiled=False)
-        spec, tracker = self._tracked(request, spec)
+        # Ranks of other boxes would not reach a store there.
+        home = self._launches.layout(request.record).state_dir if nodes == 1 else None
+        spec, tracker = self._tracked(request, spec, home)
         return {**files, **tracker, **entrypoint_files(spec)}
 
     def _tracked(
-        self, request: LaunchRequest, spec: LaunchSpec
+        self, request: LaunchRequest, spec: LaunchSpec, home: Path | None
     ) -> tuple[LaunchSpec, Mapping[str, bytes]]:
-        tracker = node_tracker(request, project=self._project, python=spec.python)
+        """The spec with the tracker, and its files. `home` is the folder of the own store."""
+        python = spec.python
+        tracker = node_tracker(request, project=self._project, python=python, home=home)
         if tracker is None:
             return spec, {}
         archive, *words = tracker.spec.argv

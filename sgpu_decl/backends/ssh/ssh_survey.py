@@ -112,12 +112,13 @@ class SshSurvey(RemoteSurvey):
         *,
         called: bool,  # noqa: ARG002
     ) -> Sequence[Diagnostic]:
+        boxes = self._at(config.backend)
+        alone = len(boxes) == 1
         found = [
             *self.rules(config, places, folder),
             *missing_secrets(config.secrets, places, os.environ, folder),
-            *tracking_findings(config, places, os.environ),
+            *tracking_findings(config, places, os.environ, keeps_store=alone),
         ]
-        boxes = self._at(config.backend)
         place = _place(places)
         for error in ask_all(boxes, _problem):
             if error is not None:

@@ -66,13 +66,15 @@ def _part(path: Path) -> Path:
 
 def _empty_store(say: Callable[[str], None]) -> Path:
     """The empty store of the MLflow that is installed, made where the cache lacks it."""
-    import platformdirs
-
     try:
         name = f"{version('mlflow')}.db"
     except PackageNotFoundError as error:
-        raise StoreError("MLflow is not installed") from error
-    cached = Path(platformdirs.user_cache_path("sgpu")) / "mlflow" / name
+        raise StoreError(
+            f"`{sys.executable}` has no MLflow, which makes the tables of a store: install it "
+            "there, or in the environment of the run; or name a tracking server"
+        ) from error
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cached = Path(caches) / "sgpu" / "mlflow" / name  # nodes have no `platformdirs`
     if cached.exists():
         return cached
     private_folder(cached.parent)

@@ -1,12 +1,46 @@
 """The MLflow run of an attempt on a box."""
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from sgpu_decl.testing.contracts.backend_bench import BackendBench
-from tests.support import until
-from tests.tracking.conftest import Door, door, server_port
+from tests.ssh_server import SshServer
+from tests.support import require, until
+from tests.tracking.conftest import Door, door, mlflow_tables, server_port
 
-__all__ = ["door", "server_port"]
+__all__ = ["door", "mlflow_tables", "server_port"]
+
+LOGS = """
+import os
+
+import mlflow
+
+
+def main():
+    mlflow.log_metric("loss", 0.5)
+    mlflow.log_metric(f"loss/rank_{os.environ['RANK']}", 0.25, step=1)
+"""
+
+
+@pytest.fixture
+def tracked(bench: BackendBench, server: SshServer, mlflow_tables: Path) -> BackendBench:
+    """A project whose ranks log to MLflow, by a Python of the box that has it. Its user there has
+    the tables of MLflow's store already, or makes them for all tests."""
+    require("mlflow")
+    cache = server.home / ".cache/sgpu"
+    cache.mkdir(parents=True)
+    (cache / "mlflow").symlink_to(mlflow_tables)
+    (bench.project / "train.py").write_text(LOGS)
+    declare(bench, python=sys.executable)
+    return bench
+
+
+def declare(bench: BackendBench, **backend: str) -> None:
+    block = {**bench.case.fields["backend"], **backend}
+    bench.declare("main", like="pair", backend=block, mlflow={"experiment": "boxes"})
 
 
 @pytest.mark.expensive
@@ -20,3 +54,30 @@ def test_a_server_that_the_box_reaches_has_the_run(bench: BackendBench, door: Do
     (tracked,) = door.runs("hello#1")
     shown = bench.done("show", "hello", "-o", "json").data
     assert tracked["info"]["run_id"] in str(shown)
+
+
+@pytest.mark.mlflow
+@pytest.mark.expensive
+def test_runs_that_name_no_server_are_in_a_store_of_their_project_on_the_box(
+    tracked: BackendBench,
+) -> None:
+    planned = tracked.done("plan", "-o", "json").data
+    assert "tracking_unreachable" not in [check["id"] for check in planned["checks"]]
+
+    run = tracked.ran()
+
+    assert run["state"] == "succeeded", tracked("logs", "hello")
+    link = tracked.done("show", "hello", "-o", "json").data["links"]["mlflow"]
+    stored = _run(link)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.metrics == {"loss": 0.5, "loss/rank_0": 0.25, "loss/rank_1": 0.25}
+    assert stored.data.params["sgpu.gpus"] == "2"
+    assert stored.data.tags["sgpu.address"] == "run.hello"
+    assert link["experiment"] == "boxes"
+
+
+def _run(link: Any) -> Any:
+    """The MLflow run of a link: tests see the files of their box."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(link["tracking_uri"]).get_run(link["run_id"])
