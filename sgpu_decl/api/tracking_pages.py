@@ -34,10 +34,10 @@ class TrackingPages:
 def tracking_pages(
     session: "Session", port: int | None, environ: Mapping[str, str]
 ) -> TrackingPages:
-    """Return the command that serves the pages of the project's own store.
+    """Return the command that serves the pages of the project's own store on this machine.
 
     Args:
-        port: the port; by default 5000, or the next free one.
+        port: see `free_port`.
 
     Raises:
         NotFound: no run was tracked there yet.
@@ -54,13 +54,19 @@ def tracking_pages(
             hint="apply one; for runs in another store, `sgpu status` names it",
         )
     require_mlflow()
-    chosen = _free(port)
+    chosen = free_port(port)
     words = shlex.split(command)[1:]
     argv = (sys.executable, "-m", "mlflow", *words, "--host", _HOST, "--port", str(chosen))
-    return TrackingPages(argv=argv, url=f"http://{_HOST}:{chosen}", tunnel=_tunnel(chosen, environ))
+    return TrackingPages(argv=argv, url=page_url(chosen), tunnel=_tunnel(chosen, environ))
 
 
-def _free(port: int | None) -> int:
+def page_url(port: int) -> str:
+    """The address of pages at a port of this machine."""
+    return f"http://{_HOST}:{port}"
+
+
+def free_port(port: int | None) -> int:
+    """The port for pages; by default 5000, or the next free one. Raises Usage: it is taken."""
     first = 5000 if port is None else port
     for candidate in range(first, first + (1 if port is not None else _TRIED)):
         with socket.socket() as probe:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from sgpu_decl.api.tracking_pages import tracking_pages
+from sgpu_decl.api.tracking_pages import free_port, page_url, tracking_pages
 from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
@@ -55,10 +55,18 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
 def ui_command(*, source: ProjectSource, port: int | None) -> int:
     """Serve MLflow's pages for the store of this project, until Ctrl-C. Only this machine can open
     them. If you are connected by ssh, the command prints how to forward the port to your machine.
+    If the store is on a box, where the newest run is, MLflow runs there, and ssh forwards the port.
 
     Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
     """
-    pages = tracking_pages(source.session(), port, os.environ)
+    session = source.session()
+    remote = session.runs.tracked_elsewhere() if session.in_project else None
+    if remote is not None:
+        here = free_port(port)
+        note(f"starting MLflow on {remote.links['host']}")
+        session.runs.serve_store(remote, here, lambda: show(page_url(here)))
+        return 0
+    pages = tracking_pages(session, port, os.environ)
     show(pages.url)
     if pages.tunnel is not None:
         note(f"on your own machine: {pages.tunnel}")

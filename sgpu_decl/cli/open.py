@@ -66,8 +66,8 @@ def _run_hint(session: "Session", view: "AttemptView") -> str:
         return f"its backend does not answer now: {view.unavailable}"
     named = shlex.quote(str(view.ref))
     tracked = view.links.get("mlflow")
-    store = tracked.get("tracking_uri") if isinstance(tracked, Mapping) else None
-    pages = session.runs.ui_command(store) if isinstance(store, str) else None
+    has_store = isinstance(tracked, Mapping) and "tracking_uri" in tracked
+    pages = session.runs.ui_command(tracked) if has_store else None
     also = f", and {pages} serves the pages of MLflow" if pages else ""
     return f"`sgpu report {named}` writes a page about it{also}"
 

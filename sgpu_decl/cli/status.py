@@ -146,13 +146,12 @@ def _say_nothing_is_live(session: "Session") -> None:
 
 
 def _show_tracking(session: "Session", views: "Sequence[AttemptView]") -> None:
-    stores = set()
+    stores: set[str] = set()
     for view in views:
         run = view.links.get("mlflow")
-        store = run.get("tracking_uri") if isinstance(run, Mapping) else None
-        if isinstance(store, str):
-            stores.add(store)
+        if isinstance(run, Mapping) and "tracking_uri" in run:
+            stores.add(complete(session.runs.ui_command(run) or "") or str(run["tracking_uri"]))
         for line in tracking_notes(view):
             note(line)
     for store in sorted(stores):
-        note(f"metrics: {session.runs.ui_command(store) or store}")
+        note(f"metrics: {store}")

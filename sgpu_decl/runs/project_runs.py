@@ -46,12 +46,13 @@ SHORTEST = 0.002  # and at first: a run may be over at once
 class ProjectRuns(RunFinder):
     """The attempts of one project and target, as their backends and the history know them."""
 
-    def ui_command(self, uri: str) -> str | None:
-        """The command that shows a store of metrics of this project; `None` for another one."""
+    def ui_command(self, link: Mapping[str, Json]) -> str | None:
+        """The command that shows the store of an MLflow run, by the link of an attempt to it; None
+        if that is a server."""
         from sgpu_decl.tracking.store_location import default_uri, ui_command
 
-        home = self._project.state_dir.parent
-        if uri == default_uri(home):
+        home, uri = self._project.state_dir.parent, str(link.get("tracking_uri"))
+        if "host" in link or uri == default_uri(home):
             return "`sgpu mlflow ui`"
         command = ui_command(uri, home=home)
         return None if command is None else f"`{command}`"
@@ -200,6 +201,30 @@ class ProjectRuns(RunFinder):
             return None, ""
         record = self.record(view.ref)
         return self._attempts(record).metric_source(record, link), str(link["run_id"])
+
+    def tracked_elsewhere(self) -> AttemptView | None:
+        """The newest attempt that is tracked in a store of this project, if that store is on
+        another machine."""
+        from sgpu_decl.runs.table_rows import mlflow_link
+
+        views = [view for view in self.describe(self.current()) if view.started_at is not None]
+        for view in sorted(views, key=lambda view: str(view.started_at), reverse=True):
+            link = mlflow_link(view)
+            if link is not None and self.ui_command(link) == "`sgpu mlflow ui`":
+                return view if "host" in link else None
+        return None
+
+    def serve_store(self, view: AttemptView, port: int, ready: Callable[[], None]) -> None:
+        """Serve MLflow's pages of the store of such an attempt, at a loopback port of this machine,
+        until it is interrupted. `ready` is called once they can be opened.
+
+        Raises:
+            BackendError: MLflow does not start there, or the connection was lost.
+        """
+        from sgpu_decl.runs.table_rows import mlflow_link
+
+        record, link = self.record(view.ref), mlflow_link(view) or {}
+        self._attempts(record).serve_store(record, str(link.get("tracking_uri")), port, ready)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.

@@ -14,7 +14,7 @@ from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.state import Attempt
 from sgpu_decl.views.failure_text import kind_words
 from sgpu_decl.views.terminal import Colour, age, count, escape, paint, shorten
-from sgpu_decl.views.tracking_text import tracking_notes
+from sgpu_decl.views.tracking_text import store_notes, tracking_notes
 
 if TYPE_CHECKING:
     from sgpu_decl.model.attempt_details import FirstCause
@@ -245,7 +245,7 @@ def run_details(
         _section("metrics", metric_lines(view)),
         _section("told", notice_lines(view)),
         _section("links", [f"{name}: {escape(target)}" for name, target in links(view)]),
-        _section("tracking", list(map(hints, tracking_notes(view)))),
+        _section("tracking", list(map(hints, [*store_notes(view), *tracking_notes(view)]))),
         _section(
             "spec",
             [f"{path}: {escape(text)}" for path, text in _flat(masked(run.spec.fields, ""))],

@@ -14,8 +14,15 @@ def tracked_line(view: AttemptView) -> str:
         return ""
     experiment = _text(tracked, "experiment") or _text(tracked, "experiment_id")
     link = _text(tracked, "url")
-    where = f": {link}" if link else f" in {_text(tracked, 'tracking_uri')}"
+    host = f" on {_text(tracked, 'host')}" if "host" in tracked else ""
+    where = f": {link}" if link else f" in {_text(tracked, 'tracking_uri')}{host}"
     return f"MLflow: run {_text(tracked, 'run_id')} of the experiment {experiment}{where}"
+
+
+def store_notes(view: AttemptView) -> list[str]:
+    """How to see the MLflow run of an attempt whose store is on another machine."""
+    host = _text(_tracked(view), "host")
+    return [f"the MLflow run is in a store on {host}: `sgpu mlflow ui` shows it"] if host else []
 
 
 def tracking_notes(view: AttemptView) -> list[str]:

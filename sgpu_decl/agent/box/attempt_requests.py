@@ -58,7 +58,7 @@ _stops: dict[str, LocalForcedStop] = {}
 def stage(root: str, message: dict[str, Any], content: RequestContent) -> Answer:
     """Make the `folder` of an attempt: `files` has the name and the size of each that follows,
     `spec.json` last; `code` is the digest of its code, in hex; `folders` are made too."""
-    folder, token = _folder(root, message), str(message["token"])
+    folder, token = attempt_folder(root, message), str(message["token"])
     if holds_launch(folder, token):
         return {}, b""
     if read_record(folder) is not None:
@@ -91,14 +91,14 @@ def stage(root: str, message: dict[str, Any], content: RequestContent) -> Answer
 
 def staged(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """`staged`: whether the folder is that of this launch."""
-    return {"staged": holds_launch(_folder(root, message), str(message["token"]))}, b""
+    return {"staged": holds_launch(attempt_folder(root, message), str(message["token"]))}, b""
 
 
 def start(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Start what was staged, with the values of its `secrets`, unless it was started before. Of
     several hosts, `node` says which one it is; the first answers with what the others need of it,
     as `meeting`, unless the attempt is over."""
-    folder, token, node = _folder(root, message), str(message["token"]), message.get("node")
+    folder, token, node = attempt_folder(root, message), str(message["token"]), message.get("node")
     if not (launched(folder) and holds_launch(folder, token)):
         try:
             launch(folder, token=token, secrets=message["secrets"], node=node)
@@ -140,7 +140,7 @@ def pull(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     path, the offset, the size of the piece, the size and the time of the whole file; their content
     follows. `more` says that there is more: ask again. `epoch_ns` is when its clock was 0.
     """
-    folder, have = _folder(root, message), message["have"]
+    folder, have = attempt_folder(root, message), message["have"]
     pieces, data, full = [], b"", False
     for path in _matching(folder, message["names"]):
         whole = os.path.join(folder, path)
@@ -182,7 +182,7 @@ def _next_data(descriptor: int, at: int, size: int) -> int:
 
 def cancel(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Ask it to stop."""
-    folder = _folder(root, message)
+    folder = attempt_folder(root, message)
     if attempt_status.attempt_exists(folder):
         attempt_status.request_cancel(folder)
     return {}, b""
@@ -190,19 +190,19 @@ def cancel(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 def force(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Take the next step of a forced stop if it is due; `did` says what was done."""
-    folder = _folder(root, message)
+    folder = attempt_folder(root, message)
     stop = _stops.setdefault(folder, LocalForcedStop(folder, float(message["silence"])))
     return {"did": stop.look()}, b""
 
 
 def stacks(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """`stacks` of its ranks, or of some."""
-    return {"stacks": rank_stacks(_folder(root, message), message["ranks"])}, b""
+    return {"stacks": rank_stacks(attempt_folder(root, message), message["ranks"])}, b""
 
 
 def facts_of(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """The `size` of what it left, whether it has `output`, and whether it is `active`."""
-    folder = _folder(root, message)
+    folder = attempt_folder(root, message)
     if not os.path.isdir(folder):
         return {"there": False, "size": 0, "output": False, "active": False}, b""
     output = holds_files(os.path.join(folder, "output"))
@@ -212,7 +212,7 @@ def facts_of(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 def free(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Delete an ended attempt, or with `code` what was staged for it alone; `size` is that of all
     that went."""
-    folder = _folder(root, message)
+    folder = attempt_folder(root, message)
     if not os.path.isdir(folder) or active(folder):
         return {"size": 0}, b""
     if message.get("code"):
@@ -225,7 +225,7 @@ def free(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
 
 def sweep(root: str, message: dict[str, Any], _: RequestContent) -> Answer:
     """Stop what a lost attempt left; `count` processes were there."""
-    return {"count": attempt_status.clear_remains(_folder(root, message))}, b""
+    return {"count": attempt_status.clear_remains(attempt_folder(root, message))}, b""
 
 
 def collect(root: str, _: dict[str, Any], __: RequestContent) -> Answer:
@@ -270,7 +270,7 @@ def _matching(folder: str, patterns: list[str]) -> Iterator[str]:
                 yield path
 
 
-def _folder(root: str, message: dict[str, Any]) -> str:
+def attempt_folder(root: str, message: dict[str, Any]) -> str:
     return _inside(root, message["folder"])
 
 

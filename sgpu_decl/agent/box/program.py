@@ -95,6 +95,7 @@ def _operations() -> dict[str, Operation]:
         environment_requests,
         file_requests,
         reach_requests,
+        store_pages,
     )
 
     return {
@@ -105,6 +106,7 @@ def _operations() -> dict[str, Operation]:
         **environment_requests.OPERATIONS,
         **reach_requests.OPERATIONS,
         **attempt_requests.OPERATIONS,
+        **store_pages.OPERATIONS,
     }
 
 

@@ -22,6 +22,7 @@ from sgpu_decl.backends.box.box_mirror import (
     log_names,
     node_folder,
 )
+from sgpu_decl.backends.box.box_pages import serve_pages
 from sgpu_decl.backends.box.boxes import Box, ask_all
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
 from sgpu_decl.backends.rank_values import output_files
@@ -30,6 +31,7 @@ from sgpu_decl.model.attempt import AttemptRef, AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, notices_in, view_in
 from sgpu_decl.model.jsonable import Json
 from sgpu_decl.model.launch import LaunchRecord
+from sgpu_decl.tracking.store_location import is_on_disk
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -127,6 +129,13 @@ class BoxAttempts(FolderAttempts):
                 return f"{box.host}:{box.storage}/{folder.rpartition('/')[0]}"
         return None
 
+    def serve_store(
+        self, record: LaunchRecord, uri: str, port: int, ready: Callable[[], None]
+    ) -> None:
+        home = self._launches.layout(record).state_dir
+        box, folder = self._launches.places(record)[0]
+        serve_pages(box, folder, uri, port, ready, home=home)
+
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         self._mirror.pull(record, (f"ranks/{rank}/*/error.pkl",))
         return super().error(record, rank)
@@ -180,11 +189,14 @@ class BoxAttempts(FolderAttempts):
         box = self._launches.box(record)
         there = f"{box.storage}/{self._launches.folder(record)}"
         hosts = ", ".join(box.host for box in self._launches.boxes(record))
+        links = links_of(folder)
+        tracked = links.get("mlflow")
+        if isinstance(tracked, Mapping) and is_on_disk(str(tracked.get("tracking_uri") or "http:")):
+            links["mlflow"] = {**tracked, "host": box.host}
         return replace(
             view,
             first_cause=with_files(view.first_cause, folder),
-            links={**links_of(folder), "host": hosts, "folder": there,
-                   "output": f"{there}/output"},
+            links={**links, "host": hosts, "folder": there, "output": f"{there}/output"},
             notices=notices_in(read_notices(str(folder))),
             processes_left=left,
         )  # fmt: skip

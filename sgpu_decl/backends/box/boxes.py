@@ -27,11 +27,11 @@ class BoxRefused(BackendError):
 class Box:
     """A machine that ssh reaches. Calls may come from several threads; they are sent one by one."""
 
-    def __init__(self, place: BoxPlace) -> None:
+    def __init__(self, place: BoxPlace, forward: tuple[int, int] | None = None) -> None:
         self.host = place.host
         self.storage = place.storage
-        self._python = place.python
-        self._address = place.address
+        self._place = place
+        self._forward = forward
         self._process: SshProcess | None = None
         self._away: tuple[float, BackendError] | None = None  # until when it is not tried, and why
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Box:
     @property
     def address(self) -> str:
         """Where other machines reach it. Raises BackendError."""
-        return self._address or str(self.hello["address"])
+        return self._place.address or str(self.hello["address"])
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
@@ -92,6 +92,16 @@ class Box:
             raise self._refused(answer["error"])
         return answer, data
 
+    def tunnel(self, port: int, there: int) -> "Box":
+        """The same machine, over a login of its own. While that is open, a port of this machine's
+        loopback address leads to one of that machine's."""
+        return Box(self._place, (port, there))
+
+    def wait(self) -> None:
+        """Until the login ends. Raises SshConnectionLost: it did not end by `close`."""
+        if self._process is not None:
+            self._process.wait()
+
     def close(self) -> None:
         """End the login."""
         with self._lock:
@@ -118,8 +128,9 @@ class Box:
             began = time.monotonic()
             if self._away is not None and began < self._away[0]:
                 raise self._away[1]
+            host, storage, python, _ = self._place
             try:
-                self._process = SshProcess(self.host, self._python, self.storage)
+                self._process = SshProcess(host, python, storage, self._forward)
             except BackendError as error:
                 ended = time.monotonic()
                 if ended - began > _LONG:

@@ -41,6 +41,10 @@ _OPTIONS = (
     "RequestTTY=no",
     "RemoteCommand=none",
 )
+# Before the others: of options that are given twice, the first holds. A forwarding of a kept
+# connection would stay when this process is gone.
+_FORWARDS = ("ControlMaster=no", "ControlPath=none", "ClearAllForwardings=no",
+             "ExitOnForwardFailure=no")  # fmt: skip
 _PYTHONS = "python3 python3.14 python3.13 python3.12 python3.11 python3.10"
 # For any login shell: one line, without an exclamation mark. Goes on with the next Python where one
 # is too old, or is a name that leads nowhere.
@@ -125,16 +129,19 @@ class SshProcess:
         host: as ssh takes it.
         python: a Python of that machine, or None for the first on its PATH.
         root: the folder there for what is ours; may begin with `~`.
+        forward: a port of this machine's loopback address that leads to one of that machine's.
 
     Raises:
         BackendError: there is no way to the host, or nothing there that could answer.
     """
 
-    def __init__(self, host: str, python: str | None, root: str) -> None:
+    def __init__(
+        self, host: str, python: str | None, root: str, forward: tuple[int, int] | None = None
+    ) -> None:
         self._host = host
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
-            _command(host, python, root),
+            _command(host, python, root, forward),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -173,6 +180,11 @@ class SshProcess:
             raise self._lost(str(error)) from error
         except (BrokenPipeError, TimeoutError) as error:
             raise self._lost(str(error)) from error
+        raise self._lost("the connection was closed")
+
+    def wait(self) -> None:
+        """Until it ends by itself. Raises SshConnectionLost."""
+        self._process.wait()
         raise self._lost("the connection was closed")
 
     def close(self) -> None:
@@ -301,9 +313,14 @@ class SshProcess:
             view = view[os.write(stdin.fileno(), view) :]
 
 
-def _command(host: str, python: str | None, root: str) -> list[str]:
+def _command(
+    host: str, python: str | None, root: str, forward: tuple[int, int] | None
+) -> list[str]:
     path = os.path.join(host_lock_folder("ssh"), "%C")
-    options = [word for one in (*_OPTIONS, f"ControlPath={path}") for word in ("-o", one)]
+    named = (*(_FORWARDS if forward else ()), *_OPTIONS, f"ControlPath={path}")
+    options = [word for one in named for word in ("-o", one)]
+    if forward is not None:
+        options += ["-L", "127.0.0.1:{}:127.0.0.1:{}".format(*forward)]
     script = _FIND.format(
         names=shlex.quote(python) if python else _PYTHONS,
         root=shlex.quote(root),

@@ -1,6 +1,11 @@
 """The MLflow run of an attempt on a box."""
 
+import json
+import signal
+import subprocess
 import sys
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +86,42 @@ def _run(link: Any) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(link["tracking_uri"]).get_run(link["run_id"])
+
+
+@pytest.mark.mlflow
+@pytest.mark.expensive
+def test_the_pages_of_that_store_open_here_and_end_with_the_command(tracked: BackendBench) -> None:
+    assert tracked.ran()["state"] == "succeeded", tracked("logs", "hello")
+    shown = tracked.done("show", "hello")
+    assert "the MLflow run is in a store on box: `sgpu mlflow ui" in shown.out
+    assert "metrics: `sgpu mlflow ui" in tracked.done("status").err
+
+    link = tracked.done("show", "hello", "-o", "json").data["links"]["mlflow"]
+    words = [sys.executable, "-m", "sgpu_decl", "mlflow", "ui"]
+    with subprocess.Popen(
+        words, cwd=tracked.project, env=tracked._environ, stdout=subprocess.PIPE
+    ) as pages:
+        assert pages.stdout is not None
+        url = pages.stdout.readline().decode().strip()
+        with urllib.request.urlopen(
+            f"{url}/api/2.0/mlflow/runs/get?run_id={link['run_id']}", timeout=60
+        ) as answer:
+            run = json.loads(answer.read())["run"]
+        store = link["tracking_uri"].encode()
+        serving = _programs(store)
+        pages.send_signal(signal.SIGINT)
+        pages.wait()
+
+    assert {item["key"]: item["value"] for item in run["data"]["metrics"]}["loss"] == 0.5
+    assert serving
+    until(lambda: not _programs(store))
+
+
+def _programs(text: bytes) -> list[str]:
+    """The programs that were started with a text in their words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if text in path.read_bytes():
+                found.append(path.parent.name)
+    return found
