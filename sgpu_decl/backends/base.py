@@ -457,18 +457,6 @@ class Attempts(Protocol):
 
         return TrackingStore(uri, os.environ)
 
-    def serve_store(
-        self, record: LaunchRecord, uri: str, port: int, ready: Callable[[], None]
-    ) -> None:
-        """Serve MLflow's pages of the store of an attempt at a loopback port of this machine, until
-        it is interrupted; call `ready` once they can be opened. Backends answer whose links of
-        MLflow runs have a `host`, which keeps the store at `uri`.
-
-        Raises:
-            BackendError: MLflow does not start there, or the connection was lost.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         """The pickled exception that a rank of a called function ended with, if it could leave

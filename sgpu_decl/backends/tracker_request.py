@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sgpu_decl.backends.launch_request import LaunchRequest
-from sgpu_decl.diagnostics.diagnostic import Diagnostic
+from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.errors import BackendError
 from sgpu_decl.tracking.run_description import tracking_request
@@ -49,6 +49,40 @@ def uri_findings(
             place=next((places[name] for name in names if name in places), None),
             hint=f"correct `mlflow.tracking_uri` or {_STORE}, such as `https://server:5000`",
         )
+
+
+def missing_mlflow(
+    places: Mapping[str, Place], where: str, how: str, *, called: bool
+) -> Diagnostic:
+    """A missing MLflow is an error if the file asks for tracking, else an info. For a call, fields
+    of `mlflow` are filled in, so they do not count as asking.
+
+    Args:
+        where: says that it is missing there.
+        how: the next step.
+    """
+    paths = [path for path in places if path.startswith("mlflow.") and not called]
+    if "mlflow.enabled" in places:
+        return Diagnostic(
+            code="mlflow_missing",
+            summary=f"`mlflow.enabled: true` asks for tracking, and {where}",
+            place=places["mlflow.enabled"],
+            hint=how,
+        )
+    if paths:
+        return Diagnostic(
+            code="mlflow_missing",
+            severity=Severity.WARNING,
+            summary=f"`{min(paths)}` has no effect, nor has any other field of `mlflow`: {where}",
+            place=places[min(paths)],
+            hint=how,
+        )
+    return Diagnostic(
+        code="mlflow_missing",
+        severity=Severity.INFO,
+        summary=f"runs are not tracked: {where}",
+        hint=how,
+    )
 
 
 def require_uri(config: "RunConfig", environ: Mapping[str, str]) -> None:

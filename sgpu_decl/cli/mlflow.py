@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
@@ -64,11 +65,13 @@ def ui_command(*, source: ProjectSource, port: int | None) -> int:
     if remote is not None:
         here = free_port(port)
         note(f"starting MLflow on {remote.links['host']}")
-        session.runs.serve_store(remote, here, lambda: show(page_url(here)))
-        return 0
-    pages = tracking_pages(session, port, os.environ)
-    show(pages.url)
-    if pages.tunnel is not None:
-        note(f"on your own machine: {pages.tunnel}")
-    sys.stdout.flush()
-    os.execv(pages.argv[0], pages.argv)  # noqa: S606  signals and the exit code are MLflow's
+        with suppress(KeyboardInterrupt):  # how a user ends it
+            session.runs.serve_store(remote, here, lambda: show(page_url(here)))
+    else:
+        pages = tracking_pages(session, port, os.environ)
+        show(pages.url)
+        if pages.tunnel is not None:
+            note(f"on your own machine: {pages.tunnel}")
+        sys.stdout.flush()
+        os.execv(pages.argv[0], pages.argv)  # noqa: S606  signals and the exit code are MLflow's
+    return 0

@@ -66,8 +66,9 @@ def _run_hint(session: "Session", view: "AttemptView") -> str:
         return f"its backend does not answer now: {view.unavailable}"
     named = shlex.quote(str(view.ref))
     tracked = view.links.get("mlflow")
-    has_store = isinstance(tracked, Mapping) and "tracking_uri" in tracked
-    pages = session.runs.ui_command(tracked) if has_store else None
+    pages = None
+    if isinstance(tracked, Mapping) and "tracking_uri" in tracked:
+        pages = session.runs.ui_command(tracked)
     also = f", and {pages} serves the pages of MLflow" if pages else ""
     return f"`sgpu report {named}` writes a page about it{also}"
 

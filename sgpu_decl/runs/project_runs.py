@@ -215,16 +215,10 @@ class ProjectRuns(RunFinder):
         return None
 
     def serve_store(self, view: AttemptView, port: int, ready: Callable[[], None]) -> None:
-        """Serve MLflow's pages of the store of such an attempt, at a loopback port of this machine,
-        until it is interrupted. `ready` is called once they can be opened.
-
-        Raises:
-            BackendError: MLflow does not start there, or the connection was lost.
-        """
-        from sgpu_decl.runs.table_rows import mlflow_link
-
-        record, link = self.record(view.ref), mlflow_link(view) or {}
-        self._attempts(record).serve_store(record, str(link.get("tracking_uri")), port, ready)
+        """Serve MLflow's pages of that store; see `MetricSource.serve_pages`."""
+        source, _ = self._tracked(view)
+        if source is not None:
+            source.serve_pages(port, ready)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.

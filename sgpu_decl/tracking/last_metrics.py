@@ -1,6 +1,6 @@
 """The last value of each metric of several MLflow runs, read from the places that keep them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,16 @@ class MetricSource(Protocol):
             StoreError: that place takes none, or not now.
         """
         raise StoreError("only MLflow's own pages of that place take files")
+
+    def serve_pages(self, port: int, ready: Callable[[], None]) -> None:  # noqa: ARG002
+        """Serve MLflow's pages of a place on another machine, at a loopback port of this one, until
+        this process is interrupted. `ready` is called once they can be opened.
+
+        Raises:
+            StoreError: it is no such place.
+            BackendError: MLflow does not start there, or the connection was lost.
+        """
+        raise StoreError("that place has pages of its own, or is on this machine")
 
 
 @dataclass(frozen=True, slots=True)

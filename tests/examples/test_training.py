@@ -127,11 +127,7 @@ def test_a_cluster_with_slurm_and_a_machine_by_ssh_train_as_this_machine_does(
         monkeypatch.setenv(name, value)
     (tmp_path / "storage").mkdir()
     words = ("-t", target, *short, "--set", f"backend.storage={tmp_path / 'storage'}")
-    # Ranks get no MLflow run there. MLflow's own default is a file of their working folder, which
-    # two ranks of one machine cannot make at once.
-    made = f"sqlite:///{trained.folder / '.sgpu/mlflow.db'}"
     words += ("--set", f"backend.python={sys.executable}", "run.yaml")
-    words = ("--set", f"env.variables.MLFLOW_TRACKING_URI={made}", *words)
 
     applied = trained.sgpu("apply", "-y", *words)
 
@@ -139,6 +135,9 @@ def test_a_cluster_with_slurm_and_a_machine_by_ssh_train_as_this_machine_does(
     values = [item["value"] for item in trained.data("results", "fsdp", "-t", target)["results"]]
     assert values == [item["value"] for item in trained.data("results", "fsdp")["results"]]
     assert trained.sgpu("plan", "--detailed-exitcode", *words).returncode == 0
+    if target == "box":
+        (row,) = trained.data("results", "fsd*", "-t", target)["runs"]
+        assert {"loss", "loss/rank_0", "loss/rank_1"} <= set(row["metrics"])
 
 
 BREAKS_OFF = """

@@ -95,7 +95,7 @@ def _operations() -> dict[str, Operation]:
         environment_requests,
         file_requests,
         reach_requests,
-        store_pages,
+        store_requests,
     )
 
     return {
@@ -106,7 +106,7 @@ def _operations() -> dict[str, Operation]:
         **environment_requests.OPERATIONS,
         **reach_requests.OPERATIONS,
         **attempt_requests.OPERATIONS,
-        **store_pages.OPERATIONS,
+        **store_requests.OPERATIONS,
     }
 
 

@@ -22,7 +22,6 @@ from sgpu_decl.backends.box.box_mirror import (
     log_names,
     node_folder,
 )
-from sgpu_decl.backends.box.box_pages import serve_pages
 from sgpu_decl.backends.box.boxes import Box, ask_all
 from sgpu_decl.backends.host.folder_attempts import FolderAttempts, links_of, with_files
 from sgpu_decl.backends.rank_values import output_files
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from sgpu_decl.model.rank_activity import RankActivity
     from sgpu_decl.model.rank_output import LogLines, Output
     from sgpu_decl.model.step_progress import Progress
+    from sgpu_decl.tracking.last_metrics import MetricSource
 
 _AWAY = 10.0  # seconds for which a box that did not answer is not asked again
 
@@ -129,12 +129,16 @@ class BoxAttempts(FolderAttempts):
                 return f"{box.host}:{box.storage}/{folder.rpartition('/')[0]}"
         return None
 
-    def serve_store(
-        self, record: LaunchRecord, uri: str, port: int, ready: Callable[[], None]
-    ) -> None:
+    def metric_source(
+        self, record: LaunchRecord, link: Mapping[str, Json]
+    ) -> "MetricSource | None":
+        if "host" not in link:
+            return super().metric_source(record, link)
+        from sgpu_decl.backends.box.box_store import BoxStore
+
+        (box, folder), *_ = self._launches.places(record)
         home = self._launches.layout(record).state_dir
-        box, folder = self._launches.places(record)[0]
-        serve_pages(box, folder, uri, port, ready, home=home)
+        return BoxStore(box=box, uri=str(link["tracking_uri"]), home=home, attempt=folder)
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         self._mirror.pull(record, (f"ranks/{rank}/*/error.pkl",))

@@ -56,6 +56,11 @@ class Box:
         late, early = facts["time"] - time.time(), facts["time"] - before
         return {**facts, "ahead": max(0.0, late) + min(0.0, early)}
 
+    @cached_property
+    def has_mlflow(self) -> bool:
+        """Whether its Python has MLflow. Raises BackendError."""
+        return bool(self.ask("has_mlflow")["has"])
+
     def ask(self, do: str, **message: Any) -> dict[str, Any]:
         """The answer to a request without content."""
         return self.send(do, message)[0]

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sgpu_decl.backends.tracker_request import uri_findings
+from sgpu_decl.backends.tracker_request import missing_mlflow, uri_findings
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.distribution import extra_command
@@ -23,9 +23,7 @@ def check_tracking(
     called: bool,
     installed: Callable[[str], bool],
 ) -> list[Diagnostic]:
-    """A missing MLflow is an error if the file asks for tracking, else an info. For a call, fields
-    of `mlflow` are filled in, so they do not count as asking. `installed` says whether the
-    interpreter of sgpu has a package."""
+    """`installed` says whether the interpreter of sgpu has a package."""
     if not config.mlflow.enabled:
         return []
     errors = [
@@ -35,37 +33,12 @@ def check_tracking(
     ]
     errors += uri_findings(config, places, os.environ)
     if not installed("mlflow"):
-        return [*errors, _missing(places, called=called)]
+        how = f"install it beside sgpu, `{extra_command('mlflow')}`, or set `mlflow.enabled: false`"
+        where = f"MLflow is not installed in {sys.prefix}"
+        return [*errors, missing_mlflow(places, where, how, called=called)]
     if config.mlflow.system_metrics and not installed("psutil"):
         return [*errors, _unmeasured(places)]
     return errors
-
-
-def _missing(places: Mapping[str, Place], *, called: bool) -> Diagnostic:
-    paths = [path for path in places if path.startswith("mlflow.") and not called]
-    where = f"MLflow is not installed in {sys.prefix}"
-    how = f"install it beside sgpu, `{extra_command('mlflow')}`, or set `mlflow.enabled: false`"
-    if "mlflow.enabled" in places:
-        return Diagnostic(
-            code="mlflow_missing",
-            summary=f"`mlflow.enabled: true` asks for tracking, and {where}",
-            place=places["mlflow.enabled"],
-            hint=how,
-        )
-    if paths:
-        return Diagnostic(
-            code="mlflow_missing",
-            severity=Severity.WARNING,
-            summary=f"`{min(paths)}` has no effect, nor has any other field of `mlflow`: {where}",
-            place=places[min(paths)],
-            hint=how,
-        )
-    return Diagnostic(
-        code="mlflow_missing",
-        severity=Severity.INFO,
-        summary=f"runs are not tracked: {where}",
-        hint=how,
-    )
 
 
 def _unmeasured(places: Mapping[str, Place]) -> Diagnostic:

@@ -20,7 +20,7 @@ from sgpu_decl.backends.launch_request import LaunchRequest, require_code, requi
 from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.node_tracker import node_tracker, tracking_credentials
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.ssh.ssh_survey import devices_of
+from sgpu_decl.backends.ssh.ssh_survey import devices_of, lacks_mlflow
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
@@ -219,16 +219,17 @@ class SshLauncher(Launcher):
             files |= {file.name: file.read_bytes() for file in scratch.iterdir() if file.is_file()}
         if spec.runs_python:
             files["rank.zip"] = rank_zip(compiled=False)
-        # Ranks of other boxes would not reach a store there.
-        home = self._launches.layout(request.record).state_dir if nodes == 1 else None
-        spec, tracker = self._tracked(request, spec, home)
+        spec, tracker = self._tracked(request, spec, box)
         return {**files, **tracker, **entrypoint_files(spec)}
 
     def _tracked(
-        self, request: LaunchRequest, spec: LaunchSpec, home: Path | None
+        self, request: LaunchRequest, spec: LaunchSpec, box: Box
     ) -> tuple[LaunchSpec, Mapping[str, bytes]]:
-        """The spec with the tracker, and its files. `home` is the folder of the own store."""
-        python = spec.python
+        """The spec with the tracker, and its files."""
+        home, python = None, spec.python
+        alone = len(self._launches.boxes(request.record)) == 1  # others do not reach a store there
+        if alone and not lacks_mlflow(request.config, box):
+            home = self._launches.layout(request.record).state_dir
         tracker = node_tracker(request, project=self._project, python=python, home=home)
         if tracker is None:
             return spec, {}

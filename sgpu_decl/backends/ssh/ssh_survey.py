@@ -23,6 +23,7 @@ from sgpu_decl.backends.remote.remote_survey import (
 )
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.backends.ssh.options import SshOptions
+from sgpu_decl.backends.tracker_request import missing_mlflow, store_of
 from sgpu_decl.diagnostics.amounts import size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
@@ -110,7 +111,7 @@ class SshSurvey(RemoteSurvey):
         places: Mapping[str, Place],
         folder: Path,
         *,
-        called: bool,  # noqa: ARG002
+        called: bool,
     ) -> Sequence[Diagnostic]:
         boxes = self._at(config.backend)
         alone = len(boxes) == 1
@@ -129,6 +130,7 @@ class SshSurvey(RemoteSurvey):
         )
         for box in boxes:
             found += self._of_box(box, places)
+            found += self._missing_mlflow(config, box, places, called=called) if alone else ()
             if config.type.kind is not GPUType.CPU:
                 devices = partial(devices_of, box)
                 found += device_findings(there, places, devices, _words(box))
@@ -176,6 +178,22 @@ class SshSurvey(RemoteSurvey):
                 hint="in a container, allow these system calls in its seccomp profile",
             )
 
+    def _missing_mlflow(
+        self, config: "RunConfig", box: Box, places: Mapping[str, Place], *, called: bool
+    ) -> Iterator[Diagnostic]:
+        """That the box cannot keep the store of a run; said once, unless it is an error."""
+        if not lacks_mlflow(config, box):
+            return
+        where = f"MLflow is not installed in `{box.hello['python']}` of {_words(box)}"
+        how = (
+            "install it there, declare an environment that has it, name a tracking server with "
+            "`mlflow.tracking_uri`, or set `mlflow.enabled: false`"
+        )
+        finding = missing_mlflow(places, where, how, called=called)
+        if finding.severity is Severity.ERROR or where not in self._said:
+            self._said.add(where)
+            yield finding
+
     def _at(self, block: "BackendOptions") -> list[Box]:
         return [self._boxes.at(place) for place in cast("SshOptions", block).places]
 
@@ -220,6 +238,13 @@ def _users_of(box: Box) -> Callable[[], Mapping[str, str]]:
 def devices_of(box: Box) -> Devices:
     """The GPUs of a box. Raises BackendError."""
     return Devices(visible=tuple(Device(**gpu) for gpu in box.facts["gpus"]))
+
+
+def lacks_mlflow(config: "RunConfig", box: Box) -> bool:
+    """Whether a run would keep its metrics in a store on its box, by the Python there, which has no
+    MLflow. What an environment has is not known here: the tracker says it. Raises BackendError."""
+    own = config.mlflow.enabled and store_of(config, os.environ) is None
+    return own and not config.env.origins and not box.has_mlflow
 
 
 def _words(box: Box) -> str:

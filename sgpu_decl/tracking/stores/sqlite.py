@@ -8,9 +8,10 @@ import math
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -85,8 +86,11 @@ class SqlRunStore:
     """Experiments for which the request names no folder keep their artifacts beside the store, in
     `mlruns/<id>`, as those of MLflow do."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, connected: "Callable[[Path], AbstractContextManager[Any]] | None" = None
+    ) -> None:
         self._path = path
+        self._read = connected or _connected  # a store on another machine is only read
 
     def create(self, request: TrackingRequest) -> CreatedRun:
         run_id = uuid.uuid4().hex
@@ -129,7 +133,7 @@ class SqlRunStore:
 
     def last_metrics(self, runs: Mapping[str, str]) -> dict[str, dict[str, float]]:
         metrics: dict[str, dict[str, float]] = {}
-        with _connected(self._path) as db:
+        with self._read(self._path) as db:
             for some in batches(sorted(runs), _MOST_VARIABLES):
                 marks = ", ".join("?" * len(some))
                 rows = db.execute(
@@ -143,7 +147,7 @@ class SqlRunStore:
 
     def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
         history: MetricHistory = {}
-        with _connected(self._path) as db:
+        with self._read(self._path) as db:
             for name in names:
                 rows = db.execute(
                     """SELECT step, value, is_nan FROM metrics WHERE run_uuid = ? AND key = ?

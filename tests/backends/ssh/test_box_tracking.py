@@ -43,6 +43,13 @@ def tracked(bench: BackendBench, server: SshServer, mlflow_tables: Path) -> Back
     return bench
 
 
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    """A Python that has no package."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    return tmp_path / "venv"
+
+
 def declare(bench: BackendBench, **backend: str) -> None:
     block = {**bench.case.fields["backend"], **backend}
     bench.declare("main", like="pair", backend=block, mlflow={"experiment": "boxes"})
@@ -79,6 +86,10 @@ def test_runs_that_name_no_server_are_in_a_store_of_their_project_on_the_box(
     assert stored.data.params["sgpu.gpus"] == "2"
     assert stored.data.tags["sgpu.address"] == "run.hello"
     assert link["experiment"] == "boxes"
+    (row,) = tracked.done("results", "hell*", "-o", "json").data["runs"]
+    assert row["metrics"] == stored.data.metrics
+    tracked.done("report", "hello", "-o", "page.html")
+    assert "loss/rank_1" in (tracked.project / "page.html").read_text()
 
 
 def _run(link: Any) -> Any:
@@ -88,9 +99,40 @@ def _run(link: Any) -> Any:
     return MlflowClient(link["tracking_uri"]).get_run(link["run_id"])
 
 
+def test_a_run_whose_python_has_no_mlflow_is_not_tracked_and_the_plan_says_so(
+    bench: BackendBench, venv: Path
+) -> None:
+    block = {**bench.case.fields["backend"], "python": f"{venv}/bin/python"}
+    gate = {"gate": str(bench.gate)}
+    bench.declare("value", args=gate, backend=block, mlflow={"enabled": True})
+    (refused,) = [
+        check
+        for check in bench("plan", "-o", "json").data["checks"]
+        if check["id"] == "mlflow_missing"
+    ]
+    bench.declare("value", args=gate, backend=block, mlflow={})
+
+    planned = bench.done("plan")
+    run = bench.ran()
+
+    missing = f"MLflow is not installed in `{venv}/bin/python` of `box`"
+    assert refused["summary"] == f"`mlflow.enabled: true` asks for tracking, and {missing}"
+    assert f"runs are not tracked: {missing}" in planned.out
+    assert run["state"] == "succeeded"
+    assert "mlflow" not in run["links"]
+
+
 @pytest.mark.mlflow
 @pytest.mark.expensive
-def test_the_pages_of_that_store_open_here_and_end_with_the_command(tracked: BackendBench) -> None:
+def test_the_pages_of_that_store_open_here_and_end_with_the_command(
+    tracked: BackendBench, venv: Path
+) -> None:
+    import mlflow
+
+    (packages,) = venv.glob("lib/*/site-packages")
+    lent = packages / "lent.pth"
+    lent.write_text(str(Path(mlflow.__file__).parents[1]))
+    declare(tracked, python=f"{venv}/bin/python")
     assert tracked.ran()["state"] == "succeeded", tracked("logs", "hello")
     shown = tracked.done("show", "hello")
     assert "the MLflow run is in a store on box: `sgpu mlflow ui" in shown.out
@@ -110,11 +152,16 @@ def test_the_pages_of_that_store_open_here_and_end_with_the_command(tracked: Bac
         store = link["tracking_uri"].encode()
         serving = _programs(store)
         pages.send_signal(signal.SIGINT)
-        pages.wait()
+        assert pages.wait() == 0
 
     assert {item["key"]: item["value"] for item in run["data"]["metrics"]}["loss"] == 0.5
     assert serving
     until(lambda: not _programs(store))
+    lent.unlink()
+    refused = tracked("mlflow", "ui")
+    assert refused.code == 1
+    assert f"`box` refuses it: `{venv}/bin/python` has no MLflow" in refused.err
+    assert "hint: install it there, on `box`" in refused.err
 
 
 def _programs(text: bytes) -> list[str]:

@@ -1,14 +1,18 @@
-"""MLflow's pages of a store on this machine, for a browser on another one: the connection that asks
-for them leads it to their port, and they end with it."""
+"""The MLflow store of a project on this machine: its metrics, and MLflow's pages of it, for a
+browser on another machine. The connection that asks for pages leads it to their port, and they end
+with it."""
 
 from __future__ import annotations
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
+from pathlib import Path
 
 from sgpu_decl.agent.attempt.attempt_files import SPEC, read_json
 from sgpu_decl.agent.box.attempt_requests import attempt_folder
@@ -35,7 +39,25 @@ _ENVIRONMENT = {
     # https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
+_STORE = "mlflow.db"  # `tracking.store_location` names it so
 _locks: list[int] = []
+
+
+def read_store(root: str, message: dict[str, Any], _content: object) -> Answer:
+    """The `rows` that a `statement` of SQL finds in the store of the project with the attempt in
+    `folder`, with `values` for its marks. It can only read."""
+    path = os.path.normpath(os.path.join(attempt_folder(root, message), "../../..", _STORE))
+    try:
+        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as db:
+            rows = db.execute(message["statement"], message["values"]).fetchall()
+    except sqlite3.Error as error:
+        raise BoxRefusal("store_unreadable", f"`{path}`: {error}") from error
+    return {"rows": rows}, b""
+
+
+def has_mlflow(_root: str, _message: dict[str, Any], _content: object) -> Answer:
+    """Whether this Python has MLflow, as `has`."""
+    return {"has": _has_mlflow(sys.executable)}, b""
 
 
 def claim_loopback_port(_root: str, _message: dict[str, Any], _content: object) -> Answer:
@@ -89,4 +111,9 @@ def _has_mlflow(python: str) -> bool:
         return False  # it was deleted, with its environment
 
 
-OPERATIONS = {"claim_loopback_port": claim_loopback_port, "serve_store": serve_store}
+OPERATIONS = {
+    "has_mlflow": has_mlflow,
+    "read_store": read_store,
+    "claim_loopback_port": claim_loopback_port,
+    "serve_store": serve_store,
+}
