@@ -19,6 +19,8 @@ from sgpu_decl.agent.box.wire import BoxRefusal, RequestContent, frame_head, rea
 from sgpu_decl.agent.system import host_locks, processes
 from sgpu_decl.agent.system.marked_answer import MARK
 
+_ENDS = 5.0  # seconds in which a stream that has ended is closed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
-    threading.Thread(target=_end_with, args=(stream.fileno(),), daemon=True).start()
+    ending = threading.Thread(target=_end_with, args=(stream.fileno(),), daemon=True)
+    ending.start()
     _write(answers, f"{MARK}{json.dumps(_hello(root))}\n".encode())
     operations = _operations()  # loaded while the other side reads that
     try:
@@ -48,7 +51,8 @@ def main(arguments: Sequence[str]) -> int:
             content.skip()
             _write(answers, frame_head(answer, len(data)) + data)
     except (EOFError, BrokenPipeError):
-        return 0
+        pass
+    ending.join(_ENDS)  # it ends programs that were started here, too
     return 0
 
 
