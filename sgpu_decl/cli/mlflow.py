@@ -56,7 +56,7 @@ def sync_command(*, source: ProjectSource, name: str, server: str | None, output
 def ui_command(*, source: ProjectSource, port: int | None) -> int:
     """Serve MLflow's pages for the store of this project, until Ctrl-C. Only this machine can open
     them. If you are connected by ssh, the command prints how to forward the port to your machine.
-    If the store is on a box, where the newest run is, MLflow runs there, and ssh forwards the port.
+    If the newest run is tracked on a machine by ssh, MLflow runs there, and ssh forwards its port.
 
     Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
     """

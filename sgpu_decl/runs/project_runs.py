@@ -49,13 +49,19 @@ class ProjectRuns(RunFinder):
     def ui_command(self, link: Mapping[str, Json]) -> str | None:
         """The command that shows the store of an MLflow run, by the link of an attempt to it; None
         if that is a server."""
-        from sgpu_decl.tracking.store_location import default_uri, ui_command
+        from sgpu_decl.tracking.store_location import ui_command
 
-        home, uri = self._project.state_dir.parent, str(link.get("tracking_uri"))
-        if "host" in link or uri == default_uri(home):
+        if self._in_own_store(link):
             return "`sgpu mlflow ui`"
-        command = ui_command(uri, home=home)
+        command = ui_command(str(link["tracking_uri"]), home=self._project.state_dir.parent)
         return None if command is None else f"`{command}`"
+
+    def _in_own_store(self, link: Mapping[str, Json]) -> bool:
+        """Whether the store of an MLflow run is the project's own, here or on another machine."""
+        from sgpu_decl.tracking.store_location import default_uri
+
+        own = default_uri(self._project.state_dir.parent)
+        return "host" in link or link.get("tracking_uri") == own
 
     def describe(self, refs: Sequence[AttemptRef | str]) -> list[AttemptView]:
         """All that is known of attempts, after MLflow was sent the ends that it lacked."""
@@ -210,7 +216,7 @@ class ProjectRuns(RunFinder):
         views = [view for view in self.describe(self.current()) if view.started_at is not None]
         for view in sorted(views, key=lambda view: str(view.started_at), reverse=True):
             link = mlflow_link(view)
-            if link is not None and self.ui_command(link) == "`sgpu mlflow ui`":
+            if link is not None and self._in_own_store(link):
                 return view if "host" in link else None
         return None
 
