@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from sgpu_decl.errors import NotFound, Usage
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.maintenance.tracking_sync import require_mlflow
+from sgpu_decl.runs.table_rows import mlflow_link
 from sgpu_decl.tracking.store_location import default_uri, sqlite_file, ui_command
 
 if TYPE_CHECKING:
     from sgpu_decl.api.session import Session
+    from sgpu_decl.tracking.last_metrics import MetricSource
 
 _HOST = "127.0.0.1"
 _TRIED = 20  # ports from the first one on
@@ -58,6 +60,19 @@ def tracking_pages(
     words = shlex.split(command)[1:]
     argv = (sys.executable, "-m", "mlflow", *words, "--host", _HOST, "--port", str(chosen))
     return TrackingPages(argv=argv, url=page_url(chosen), tunnel=_tunnel(chosen, environ))
+
+
+def store_elsewhere(session: "Session") -> "tuple[str, MetricSource] | None":
+    """The store of the newest attempt that is tracked without a server, and its host; None if that
+    is this machine, or if there is none."""
+    runs = session.runs
+    views = [view for view in runs.describe(runs.current()) if view.started_at is not None]
+    for view in sorted(views, key=lambda view: str(view.started_at), reverse=True):
+        link = mlflow_link(view)
+        if link is not None and runs.ui_command(link) is not None:
+            source, _ = runs.tracked(view)
+            return (str(link["host"]), source) if "host" in link and source is not None else None
+    return None
 
 
 def page_url(port: int) -> str:

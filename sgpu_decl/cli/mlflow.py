@@ -7,7 +7,12 @@ from dataclasses import asdict
 
 import click
 
-from sgpu_decl.api.tracking_pages import free_port, page_url, tracking_pages
+from sgpu_decl.api.tracking_pages import (
+    free_port,
+    page_url,
+    store_elsewhere,
+    tracking_pages,
+)
 from sgpu_decl.cli.commands import MLFLOW_COMMANDS, LazyGroup
 from sgpu_decl.cli.completed_by import completed_by
 from sgpu_decl.cli.options import ProjectSource, output_option, project_options
@@ -61,12 +66,12 @@ def ui_command(*, source: ProjectSource, port: int | None) -> int:
     Exit codes: those of MLflow; 1 error (nothing was tracked here, or MLflow is not installed).
     """
     session = source.session()
-    remote = session.runs.tracked_elsewhere() if session.in_project else None
+    remote = store_elsewhere(session) if session.in_project else None
     if remote is not None:
-        here = free_port(port)
-        note(f"starting MLflow on {remote.links['host']}")
+        here, (host, store) = free_port(port), remote
+        note(f"starting MLflow on {host}")
         with suppress(KeyboardInterrupt):  # how a user ends it
-            session.runs.serve_store(remote, here, lambda: show(page_url(here)))
+            store.serve_pages(here, lambda: show(page_url(here)))
     else:
         pages = tracking_pages(session, port, os.environ)
         show(pages.url)

@@ -49,19 +49,13 @@ class ProjectRuns(RunFinder):
     def ui_command(self, link: Mapping[str, Json]) -> str | None:
         """The command that shows the store of an MLflow run, by the link of an attempt to it; None
         if that is a server."""
-        from sgpu_decl.tracking.store_location import ui_command
+        from sgpu_decl.tracking.store_location import default_uri, ui_command
 
-        if self._in_own_store(link):
+        home, uri = self._project.state_dir.parent, str(link["tracking_uri"])
+        if "host" in link or uri == default_uri(home):
             return "`sgpu mlflow ui`"
-        command = ui_command(str(link["tracking_uri"]), home=self._project.state_dir.parent)
+        command = ui_command(uri, home=home)
         return None if command is None else f"`{command}`"
-
-    def _in_own_store(self, link: Mapping[str, Json]) -> bool:
-        """Whether the store of an MLflow run is the project's own, here or on another machine."""
-        from sgpu_decl.tracking.store_location import default_uri
-
-        own = default_uri(self._project.state_dir.parent)
-        return "host" in link or link.get("tracking_uri") == own
 
     def describe(self, refs: Sequence[AttemptRef | str]) -> list[AttemptView]:
         """All that is known of attempts, after MLflow was sent the ends that it lacked."""
@@ -163,7 +157,7 @@ class ProjectRuns(RunFinder):
         attempts = self._attempts(record)
 
         def history(view: AttemptView, names: Sequence[str]) -> "MetricHistory":
-            source, run_id = self._tracked(view)
+            source, run_id = self.tracked(view)
             return {} if source is None else source.metric_history(run_id, names)
 
         return ReportGatherer(self, ref, partial(attempts.node_files, record), history).report()
@@ -181,7 +175,7 @@ class ProjectRuns(RunFinder):
         """
         from sgpu_decl.tracking.stores.store_protocol import StoreError
 
-        source, run_id = self._tracked(self.describe([ref])[0])
+        source, run_id = self.tracked(self.describe([ref])[0])
         if source is None:
             raise NotFound(
                 f"`{ref}` has no MLflow run that is known here",
@@ -198,7 +192,7 @@ class ProjectRuns(RunFinder):
             ) from error
         return REPORT_NAME
 
-    def _tracked(self, view: AttemptView) -> "tuple[MetricSource | None, str]":
+    def tracked(self, view: AttemptView) -> "tuple[MetricSource | None, str]":
         """Where the MLflow run of an attempt is, and its id."""
         from sgpu_decl.runs.table_rows import mlflow_link
 
@@ -207,24 +201,6 @@ class ProjectRuns(RunFinder):
             return None, ""
         record = self.record(view.ref)
         return self._attempts(record).metric_source(record, link), str(link["run_id"])
-
-    def tracked_elsewhere(self) -> AttemptView | None:
-        """The newest attempt that is tracked in a store of this project, if that store is on
-        another machine."""
-        from sgpu_decl.runs.table_rows import mlflow_link
-
-        views = [view for view in self.describe(self.current()) if view.started_at is not None]
-        for view in sorted(views, key=lambda view: str(view.started_at), reverse=True):
-            link = mlflow_link(view)
-            if link is not None and self._in_own_store(link):
-                return view if "host" in link else None
-        return None
-
-    def serve_store(self, view: AttemptView, port: int, ready: Callable[[], None]) -> None:
-        """Serve MLflow's pages of that store; see `MetricSource.serve_pages`."""
-        source, _ = self._tracked(view)
-        if source is not None:
-            source.serve_pages(port, ready)
 
     def returned(self, ref: AttemptRef) -> list[dict[str, Json]]:
         """What each rank returned, unmasked. A value with secrets has its masked form in `shown`.
