@@ -135,10 +135,13 @@ class BoxAttempts(FolderAttempts):
         if "host" not in link:
             return super().metric_source(record, link)
         from sgpu_decl.backends.box.box_store import BoxStore
+        from sgpu_decl.tracking.last_metrics import UnreadMetrics
 
-        (box, folder), *_ = self._launches.places(record)
-        home = self._launches.layout(record).state_dir
-        return BoxStore(box=box, uri=str(link["tracking_uri"]), home=home, attempt=folder)
+        try:
+            (box, folder), *_ = self._launches.places(record)
+        except BackendError as error:
+            return UnreadMetrics(error.message)
+        return BoxStore(box=box, uri=str(link["tracking_uri"]), attempt=folder)
 
     def error(self, record: LaunchRecord, rank: int) -> bytes | None:
         self._mirror.pull(record, (f"ranks/{rank}/*/error.pkl",))

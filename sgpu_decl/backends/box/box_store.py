@@ -12,19 +12,17 @@ from sgpu_decl.agent.box.store_requests import PATIENCE
 from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.errors import BackendError
 from sgpu_decl.tracking.last_metrics import LastMetrics, MetricSource
-from sgpu_decl.tracking.store_location import ui_command
+from sgpu_decl.tracking.store_location import sqlite_file, ui_command
 from sgpu_decl.tracking.stores.sqlite import REVISIONS, SqlRunStore
 from sgpu_decl.tracking.stores.store_protocol import MetricHistory, StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxStore(MetricSource):
-    """The store at `uri` on a box, in the folder `home` there. `attempt` is the folder of one that
-    is tracked in it."""
+    """The store at `uri` on a box. `attempt` is the folder of one that is tracked in it."""
 
     box: Box
     uri: str
-    home: Path
     attempt: str = field(compare=False)
 
     def last_metrics(self, runs: Mapping[str, str]) -> LastMetrics:
@@ -38,7 +36,8 @@ class BoxStore(MetricSource):
 
     def serve_pages(self, port: int, ready: Callable[[], None]) -> None:
         there = self.box.ask("claim_loopback_port")["port"]
-        words = shlex.split(ui_command(self.uri, home=self.home) or "")
+        file = sqlite_file(self.uri)
+        words = shlex.split(ui_command(self.uri, home=file.parent) or "") if file else []
         message = {"folder": self.attempt, "words": words, "port": there}
         tunnel = self.box.tunnel(port, there)
         try:

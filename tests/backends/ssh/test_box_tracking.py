@@ -71,7 +71,7 @@ def test_a_server_that_the_box_reaches_has_the_run(bench: BackendBench, door: Do
 @pytest.mark.mlflow
 @pytest.mark.expensive
 def test_runs_that_name_no_server_are_in_a_store_of_their_project_on_the_box(
-    tracked: BackendBench,
+    tracked: BackendBench, server: SshServer
 ) -> None:
     planned = tracked.done("plan", "-o", "json").data
     assert "tracking_unreachable" not in [check["id"] for check in planned["checks"]]
@@ -90,6 +90,11 @@ def test_runs_that_name_no_server_are_in_a_store_of_their_project_on_the_box(
     assert row["metrics"] == stored.data.metrics
     tracked.done("report", "hello", "-o", "page.html")
     assert "loss/rank_1" in (tracked.project / "page.html").read_text()
+
+    server.stop()
+    away = tracked.done("results", "hell*", "-o", "json").data
+    assert away["runs"][0]["metrics"] == {}
+    assert "cannot reach `box` by ssh" in str(away)
 
 
 def _run(link: Any) -> Any:
