@@ -33,6 +33,7 @@ _HOST = "127.0.0.1"
 _PAUSE = 0.05
 _HAS = "import sys; from importlib.util import find_spec; sys.exit(find_spec('mlflow') is None)"
 _ENVIRONMENT = {
+    "PYTHONSAFEPATH": "1",  # nothing in a working folder shadows MLflow
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     # Processes for jobs of its own, which nobody asks for here:
@@ -46,12 +47,12 @@ _locks: list[int] = []
 def read_store(root: str, message: dict[str, Any], _content: object) -> Answer:
     """The `rows` that a `statement` of SQL finds in the store of the project with the attempt in
     `folder`, with `values` for its marks. It can only read."""
-    path = os.path.normpath(os.path.join(attempt_folder(root, message), "../../..", _STORE))
+    path = os.path.join(_state(attempt_folder(root, message)), _STORE)
     try:
         with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as db:
             rows = db.execute(message["statement"], message["values"]).fetchall()
     except sqlite3.Error as error:
-        raise BoxRefusal("store_unreadable", f"`{path}`: {error}") from error
+        raise OSError(f"`{path}`: {error}") from error
     return {"rows": rows}, b""
 
 
@@ -86,7 +87,7 @@ def serve_store(root: str, message: dict[str, Any], _content: object) -> Answer:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        cwd=folder,
+        cwd=_state(folder),
         env={**os.environ, **_ENVIRONMENT},
     )
     deadline = time.monotonic() + PATIENCE
@@ -99,16 +100,23 @@ def serve_store(root: str, message: dict[str, Any], _content: object) -> Answer:
             return {}, b""
     server.kill()
     log.seek(0)
-    lines = log.read().decode(errors="replace").split()
-    words = " ".join(lines[-60:]) or f"exit code {server.wait()}"
-    raise BoxRefusal("pages_failed", f"MLflow of `{python}` does not serve its pages: {words}")
+    last = log.read().decode(errors="replace").strip().rpartition("\n")[2]
+    why = last or f"exit code {server.wait()}"
+    raise ChildProcessError(f"MLflow of `{python}` does not serve its pages: {why}")
+
+
+def _state(attempt: str) -> str:
+    """The folder of a state, which has its store beside the folders of its runs."""
+    return os.path.normpath(os.path.join(attempt, "../../.."))
 
 
 def _has_mlflow(python: str) -> bool:
+    environ = {**os.environ, **_ENVIRONMENT}
     try:
-        return subprocess.run([python, "-c", _HAS], stdin=subprocess.DEVNULL).returncode == 0
+        asked = subprocess.run([python, "-c", _HAS], stdin=subprocess.DEVNULL, cwd="/", env=environ)
     except OSError:
         return False  # it was deleted, with its environment
+    return asked.returncode == 0
 
 
 OPERATIONS = {
