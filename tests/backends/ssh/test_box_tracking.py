@@ -127,6 +127,21 @@ def test_a_run_whose_python_has_no_mlflow_is_not_tracked_and_the_plan_says_so(
     assert "mlflow" not in run["links"]
 
 
+def test_what_nobody_knew_before_the_launch_is_said_after_it(
+    bench: BackendBench, venv: Path
+) -> None:
+    """What environments have is seen on the box alone. A package without metadata stands for it."""
+    (packages,) = venv.glob("lib/*/site-packages")
+    (packages / "mlflow").mkdir()
+    (packages / "mlflow/__init__.py").touch()
+    block = {**bench.case.fields["backend"], "python": f"{venv}/bin/python"}
+    bench.declare("value", args={"gate": str(bench.gate)}, backend=block, mlflow={})
+
+    done = bench.done("apply", "-y")
+
+    assert f"hello#1 is not tracked by MLflow: `{venv}/bin/python` has no MLflow" in done.err
+
+
 @pytest.mark.mlflow
 @pytest.mark.expensive
 def test_the_pages_of_that_store_open_here_and_end_with_the_command(
