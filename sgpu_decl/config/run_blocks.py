@@ -21,6 +21,7 @@ from sgpu_decl.config.block import LOCATION, PATH, STORE, Block, Flag, WholeNumb
 from sgpu_decl.config.other_tool_keys import CODE_KEYS, MLFLOW_KEYS, PERMISSION_KEYS, RETRY_KEYS
 from sgpu_decl.config.text_types import Duration, problem
 from sgpu_decl.diagnostics.nearest_names import nearest
+from sgpu_decl.model.permission_names import PLATFORM_LEVELS
 from sgpu_decl.text.shape import OtherToolKey
 
 
@@ -167,15 +168,14 @@ class Lifecycle(Block):
     )
 
 
-LEVELS = ("view", "run", "manage")
 _OF_PLATFORM = re.compile(r"[A-Z][A-Z_]*_[A-Z_]*")
 
 
 def _level(value: object) -> object:
     """A level of ours, or one that a platform may have."""
-    if not isinstance(value, str) or value in LEVELS or _OF_PLATFORM.fullmatch(value):
+    if not isinstance(value, str) or value in PLATFORM_LEVELS or _OF_PLATFORM.fullmatch(value):
         return value
-    near = nearest(value, LEVELS)
+    near = nearest(value, PLATFORM_LEVELS)
     raise problem(
         "unknown_value",
         "{path} must be `view`, `run` or `manage`, not {given}",
@@ -190,7 +190,7 @@ class Permission(Block):
 
     level: Annotated[
         str,
-        Field(pattern=rf"^({'|'.join(LEVELS)}|{_OF_PLATFORM.pattern})$|\$\{{"),
+        Field(pattern=rf"^({'|'.join(PLATFORM_LEVELS)}|{_OF_PLATFORM.pattern})$|\$\{{"),
         BeforeValidator(_level),
     ] = Field(
         description="The level: `view`, `run` or `manage`, or the platform's own name of a level, "

@@ -8,13 +8,8 @@ from sgpu_decl.importing.foreign_file import ForeignField
 from sgpu_decl.importing.foreign_tool import Rule
 from sgpu_decl.importing.translation import NEXT, Translation, carried, changed, lost, put
 from sgpu_decl.model.backend_kinds import only_kind
+from sgpu_decl.model.permission_names import OWN_HOLDERS, OWN_LEVELS
 
-_HOLDERS = {
-    "user_name": "user",
-    "group_name": "group",
-    "service_principal_name": "service_principal",
-}
-_LEVELS = {"CAN_VIEW": "view", "CAN_MANAGE_RUN": "run", "CAN_MANAGE": "manage"}
 _ONE_GPU = re.compile(r"GPU_1x(.+)")
 _VERSION = re.compile(
     r"(?:workspace-base-environments/)?databricks_ai_v(\d+)|(?:CLIENT-GPU-)?(\d+)"
@@ -140,14 +135,14 @@ def priority_class(one: ForeignField) -> Translation:
 def grant(one: ForeignField) -> Translation:
     """One entry of `permissions`: a principal and a level."""
     entry = one.value if isinstance(one.value, dict) else {}
-    holders = [(ours, entry[key]) for key, ours in _HOLDERS.items() if entry.get(key)]
+    holders = [(ours, entry[key]) for key, ours in OWN_HOLDERS.items() if entry.get(key)]
     level = str(entry.get("level"))
     if level == "IS_OWNER":
         return lost("a run is its owner's, who is the user that applies it")
-    if len(holders) != 1 or entry.keys() - _HOLDERS.keys() - {"level"}:
+    if len(holders) != 1 or entry.keys() - OWN_HOLDERS.keys() - {"level"}:
         return lost("it is no principal with a level", "write `permissions: [{level, user}]`")
     (kind, who) = holders[0]
-    return carried((("permissions", NEXT), {"level": _LEVELS.get(level, level), kind: str(who)}))
+    return carried((("permissions", NEXT), {"level": OWN_LEVELS.get(level, level), kind: str(who)}))
 
 
 def experiment_folder(name: str) -> Rule:

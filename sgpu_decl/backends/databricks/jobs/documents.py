@@ -9,6 +9,7 @@ from typing import Any
 
 from sgpu_decl.model.job import OURS, OURS_IN_TASK, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.permission_names import OWN_HOLDERS
 
 MARK = "sgpu_token"
 """The tag that a job of ours is known by."""
@@ -21,7 +22,6 @@ _KEYED = {
 }
 DEPLOYMENTS = "deployments"
 _TASK = "ai_runtime_task"
-_PRINCIPALS = ("user_name", "group_name", "service_principal_name")
 
 
 def document_of(settings: Mapping[str, Any]) -> dict[str, Json]:
@@ -118,7 +118,7 @@ def permissions_of(answer: Mapping[str, Any]) -> tuple[dict[str, Json], dict[str
     granted: dict[str, dict[str, Json]] = {}
     owner: dict[str, Json] = {}
     for entry in answer.get("access_control_list") or ():
-        kind = next((name for name in _PRINCIPALS if entry.get(name)), None)
+        kind = next((name for name in OWN_HOLDERS if entry.get(name)), None)
         own = [item for item in entry.get("all_permissions") or () if not item.get("inherited")]
         for level in (item.get("permission_level") for item in own if kind is not None):
             if level == "IS_OWNER":

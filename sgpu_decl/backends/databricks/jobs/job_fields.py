@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from sgpu_decl.backends.databricks.bases import all_bases
-from sgpu_decl.backends.databricks.launching.submit import ENVIRONMENT, RUN_LEVELS
+from sgpu_decl.backends.databricks.launching.submit import ENVIRONMENT
 from sgpu_decl.backends.databricks.planning.machines import ACCELERATORS
 from sgpu_decl.config.job import PERIODS
 from sgpu_decl.diagnostics.amounts import written_duration
 from sgpu_decl.model.job import JobField, first_match
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.permission_names import OWN_LEVELS
 
 _TASK = "tasks.*"
 _SPEC = "environments.*.spec"
@@ -89,7 +90,7 @@ def _arguments(parameters: Json) -> Json:
 
 
 def _level(level: Json) -> Json:
-    return next((ours for ours, theirs in RUN_LEVELS.items() if theirs == level), level)
+    return OWN_LEVELS.get(str(level), level)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from sgpu_decl.backends.databricks.jobs.job_fields import EVENTS, SLOW, field_origins
 from sgpu_decl.backends.databricks.jobs.task_settings import Staged, tasks_of
 from sgpu_decl.backends.databricks.launching.submit import (
-    RUN_LEVELS,
     StagedLaunch,
     notifications,
     present,
@@ -26,6 +25,7 @@ from sgpu_decl.config.job import (
 from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.model.job import ONE, PERMISSIONS
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.permission_names import PLATFORM_LEVELS
 from sgpu_decl.model.target import USER, Mode, short_name
 
 
@@ -171,5 +171,7 @@ def _permissions(permissions: tuple[Permission, ...]) -> dict[str, Json]:
     levels: dict[str, dict[str, Json]] = {}
     for permission in permissions:
         for kind, name in principal(permission).items():
-            levels.setdefault(kind, {})[name] = RUN_LEVELS.get(permission.level, permission.level)
+            levels.setdefault(kind, {})[name] = PLATFORM_LEVELS.get(
+                permission.level, permission.level
+            )
     return dict(levels)

@@ -8,18 +8,13 @@ from typing import Any
 from sgpu_decl.backends.databricks.bases import all_bases
 from sgpu_decl.backends.databricks.jobs.job_fields import EVENTS, job_field
 from sgpu_decl.backends.databricks.jobs.lakeflow_rules import RULES
-from sgpu_decl.backends.databricks.launching.submit import RUN_LEVELS
 from sgpu_decl.backends.job_backend import WrittenJob
 from sgpu_decl.model.job import PERMISSIONS, TASKS
 from sgpu_decl.model.jsonable import Json, Spec
+from sgpu_decl.model.permission_names import OWN_HOLDERS, OWN_LEVELS
 from sgpu_decl.planner.field_changes import leaves
 from sgpu_decl.planner.jobs.ignored_settings import without_defaults
 
-_PRINCIPALS = {
-    "user_name": "user",
-    "group_name": "group",
-    "service_principal_name": "service_principal",
-}
 _ONE_TO_ONE = (
     "description", "schedule.quartz_cron_expression", "schedule.timezone_id",
     "trigger.file_arrival.url", "trigger.file_arrival.min_time_between_triggers_seconds",
@@ -115,9 +110,8 @@ def written_job(
     if notify:
         block["notify"] = notify
     if permissions := document.get(PERMISSIONS):
-        levels = {theirs: ours for ours, theirs in RUN_LEVELS.items()}
         block["permissions"] = [
-            {"level": levels.get(level, level), _PRINCIPALS[kind]: who}
+            {"level": OWN_LEVELS.get(level, level), OWN_HOLDERS[kind]: who}
             for kind, granted in permissions.items()
             for who, level in granted.items()
         ]

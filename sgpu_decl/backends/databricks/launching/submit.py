@@ -16,6 +16,7 @@ from sgpu_decl.config.run_blocks import Permission
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
+from sgpu_decl.model.permission_names import OWN_HOLDERS, PLATFORM_LEVELS
 
 LONGEST = 7 * 24 * 3600
 """Seconds that the platform lets a run last at most."""
@@ -34,9 +35,6 @@ ENVIRONMENT = "default"
 with an image too: the platform refuses it otherwise."""
 
 _LOWEST = MappingProxyType({"GPU_8xB300": 6})  # environment versions; the others are in all
-RUN_LEVELS = MappingProxyType({"view": "CAN_VIEW", "run": "CAN_MANAGE_RUN", "manage": "CAN_MANAGE"})
-"""The platform's names of the levels of `permissions`, for runs and jobs."""
-
 
 YAML_FIELDS = {
     "accelerator_type": "type",
@@ -156,7 +154,7 @@ def _of_the_run(staged: StagedLaunch) -> dict[str, Json]:
     """What belongs to a run as a whole, and not to its tasks."""
     fields: dict[str, Json] = {}
     if staged.config.permissions:
-        fields["access_control_list"] = access_list(staged.config.permissions, RUN_LEVELS)
+        fields["access_control_list"] = access_list(staged.config.permissions, PLATFORM_LEVELS)
     if staged.policy is not None:
         fields["budget_policy_id"] = staged.policy
     return fields
@@ -285,11 +283,7 @@ def timeout_of(config: RunConfig, *, attempts: int = 1) -> int:
 
 def principal(permission: Permission) -> dict[str, str]:
     """Who a permission is for, in an entry of an access list."""
-    names = {
-        "user_name": permission.user,
-        "group_name": permission.group,
-        "service_principal_name": permission.service_principal,
-    }
+    names = {theirs: getattr(permission, ours) for theirs, ours in OWN_HOLDERS.items()}
     return {kind: name for kind, name in names.items() if name}
 
 

@@ -14,7 +14,6 @@ from sgpu_decl.backends.databricks.launching.experiment import (
 )
 from sgpu_decl.backends.databricks.launching.submit import (
     LONGEST,
-    RUN_LEVELS,
     base_of,
     ended_early,
     lowest_version,
@@ -38,6 +37,7 @@ from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.package_lists.base_conflicts import check_python
 from sgpu_decl.model.desired import Interpreter
 from sgpu_decl.model.jsonable import Json
+from sgpu_decl.model.permission_names import PLATFORM_LEVELS
 
 Places = Mapping[str, Place]
 
@@ -244,10 +244,10 @@ def unknown_levels(permissions: Sequence[Permission], places: Places) -> Iterato
     """Warnings about levels of `permissions` that are not among those that sgpu knows."""
     for number, permission in enumerate(permissions):
         level = permission.level
-        if level in RUN_LEVELS or level in RUN_LEVELS.values():
+        if level in PLATFORM_LEVELS or level in PLATFORM_LEVELS.values():
             continue
-        near = nearest(level, RUN_LEVELS.values())
-        known = ", ".join(f"`{item}`" for item in RUN_LEVELS.values())
+        near = nearest(level, PLATFORM_LEVELS.values())
+        known = ", ".join(f"`{item}`" for item in PLATFORM_LEVELS.values())
         paths = (f"permissions.{number}.level", f"permissions.{number}", "permissions")
         yield Diagnostic(
             code="unknown_level",
