@@ -73,6 +73,9 @@ class SshHost:
     ) -> None:
         self.name = f"gpu{number}"
         self.address = f"{net}.{number + 1}"
+        # The same after each boot, so that nobody looks for an old one.
+        parts = (int(part) for part in self.address.split("."))
+        self._hardware = ":".join(("02:00", *(f"{part:02x}" for part in parts)))
         self.home, self.gate = folder / "home", folder / "gate"
         self._folder = folder
         self._link = f"{bridge}n{number}"
@@ -102,7 +105,8 @@ class SshHost:
         first = self._first()
         inside = ["nsenter", "--net", f"--target={first}"]
         peer = f"{self._link}p"
-        run("ip", "link", "add", self._link, "type", "veth", "peer", "name", peer)
+        ends = ("type", "veth", "peer", "name", peer, "address", self._hardware)
+        run("ip", "link", "add", self._link, *ends)
         run("ip", "link", "set", peer, "netns", str(first))
         run("ip", "link", "set", self._link, "master", self._bridge, "up")
         run(*inside, "ip", "address", "add", f"{self.address}/24", "dev", peer)
