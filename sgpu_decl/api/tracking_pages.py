@@ -68,10 +68,11 @@ def store_elsewhere(session: "Session") -> "tuple[str, MetricSource] | None":
     runs = session.runs
     views = [view for view in runs.describe(runs.current()) if view.started_at is not None]
     for view in sorted(views, key=lambda view: str(view.started_at), reverse=True):
-        link = mlflow_link(view)
-        if link is not None and runs.ui_command(link) is not None:
+        link = mlflow_link(view) or {}
+        elsewhere = "host" in link
+        if link and runs.ui_command(str(link["tracking_uri"]), elsewhere=elsewhere) is not None:
             source, _ = runs.tracked(view)
-            return (str(link["host"]), source) if "host" in link and source is not None else None
+            return (str(link["host"]), source) if elsewhere and source is not None else None
     return None
 
 

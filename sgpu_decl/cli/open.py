@@ -68,7 +68,7 @@ def _run_hint(session: "Session", view: "AttemptView") -> str:
     tracked = view.links.get("mlflow")
     pages = None
     if isinstance(tracked, Mapping) and "tracking_uri" in tracked:
-        pages = session.runs.ui_command(tracked)
+        pages = session.runs.ui_command(str(tracked["tracking_uri"]), elsewhere="host" in tracked)
     also = f", and {pages} serves the pages of MLflow" if pages else ""
     return f"`sgpu report {named}` writes a page about it{also}"
 

@@ -150,7 +150,9 @@ def _show_tracking(session: "Session", views: "Sequence[AttemptView]") -> None:
     for view in views:
         run = view.links.get("mlflow")
         if isinstance(run, Mapping) and "tracking_uri" in run:
-            stores.add(complete(session.runs.ui_command(run) or "") or str(run["tracking_uri"]))
+            uri = str(run["tracking_uri"])
+            pages = session.runs.ui_command(uri, elsewhere="host" in run)
+            stores.add(complete(pages or "") or uri)
         for line in tracking_notes(view):
             note(line)
     for store in sorted(stores):

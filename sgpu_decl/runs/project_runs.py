@@ -46,13 +46,13 @@ SHORTEST = 0.002  # and at first: a run may be over at once
 class ProjectRuns(RunFinder):
     """The attempts of one project and target, as their backends and the history know them."""
 
-    def ui_command(self, link: Mapping[str, Json]) -> str | None:
-        """The command that shows the store of an MLflow run, by the link of an attempt to it; None
-        if that is a server."""
+    def ui_command(self, uri: str, *, elsewhere: bool = False) -> str | None:
+        """The command that shows a store of metrics of this project, which may be on another
+        machine; None for one that is not the project's."""
         from sgpu_decl.tracking.store_location import default_uri, ui_command
 
-        home, uri = self._project.state_dir.parent, str(link["tracking_uri"])
-        if "host" in link or uri == default_uri(home):
+        home = self._project.state_dir.parent
+        if elsewhere or uri == default_uri(home):
             return "`sgpu mlflow ui`"
         command = ui_command(uri, home=home)
         return None if command is None else f"`{command}`"
