@@ -20,12 +20,17 @@ _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552: a pyc that goes by a hash, wh
 
 
 @cache
-def agent_zip() -> tuple[str, bytes]:
+def agent_zip(room: ModuleType | None = None) -> tuple[str, bytes]:
     """Return the archive that is the node agent, `python agent.zip …`, and its SHA-256 in hex.
 
     The same sources give the same bytes. The modules of `content/` lie in a folder of it.
+
+    Args:
+        room: what a backend adds to it: its modules are imported there by the names that they have
+            here. Of the packages above it there is `__init__.py`.
     """
-    data = _packed(_agent_modules(), zipfile.ZIP_DEFLATED)
+    own = _room_modules(room) if room is not None else {}
+    data = _packed({**_agent_modules(), **own}, zipfile.ZIP_DEFLATED)
     return hashlib.sha256(data).hexdigest(), data
 
 
@@ -44,6 +49,12 @@ def _agent_modules() -> dict[str, Path]:
     content = {f"content/{name}": file for name, file in _modules(sgpu_decl.content).items()}
     on_nodes = {name: file for name, file in content.items() if name.count("/") == 1}
     return {**_modules(sgpu_decl.agent), **on_nodes}
+
+
+def _room_modules(room: ModuleType) -> dict[str, Path]:
+    (top,), (folder,) = map(Path, sgpu_decl.__path__), map(Path, room.__path__)
+    above = [parent / "__init__.py" for parent in folder.parents if top in parent.parents]
+    return {path.relative_to(top).as_posix(): path for path in [*above, *folder.rglob("*.py")]}
 
 
 @cache

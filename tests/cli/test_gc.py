@@ -259,7 +259,7 @@ def test_commands_make_temporary_folders_where_gc_finds_them() -> None:
         "backends/ray/cluster/node_actor.py",
         "backends/ray/cluster/node_folder.py",
         "scratch_folders.py",
-        "backends/slurm/job_program.py",
+        "backends/slurm/job/bootstrap.py",
         "testing/ray_cluster.py",
         "testing/slurm_cluster.py",
     }

@@ -50,7 +50,6 @@ LONGER = {
     "agent/supervision/supervisor.py": 632,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
     "backends/base.py": 536,  # four protocols
-    "backends/slurm/job_program.py": 545,  # one text, which a job is given whole
     "code/counted_code.py": 641,
     "config/run_reader.py": 520,
     "planning/preparation.py": 510,

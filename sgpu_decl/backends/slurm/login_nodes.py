@@ -15,8 +15,8 @@ from sgpu_decl.backends.remote.launching.remote_launches import RemoteLaunches
 from sgpu_decl.backends.remote.launching.remote_reference import reference_in
 from sgpu_decl.backends.remote.staging.remote_layout import RemoteLayout
 from sgpu_decl.backends.remote.staging.staging_area import StagingArea
-from sgpu_decl.backends.slurm.job_script import options_of
 from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands, run_on
+from sgpu_decl.backends.slurm.slurm_placement import options_of
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import FilePlace
 from sgpu_decl.places.folder import FolderPlace

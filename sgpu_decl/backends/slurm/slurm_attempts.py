@@ -17,7 +17,6 @@ from sgpu_decl.backends.box.boxes import Box
 from sgpu_decl.backends.box.ssh_process import UNREACHABLE
 from sgpu_decl.backends.remote.launching.launch_hosts import NOT_NAMED
 from sgpu_decl.backends.remote.launching.remote_launches import is_started
-from sgpu_decl.backends.remote.staging.remote_layout import LOGS
 from sgpu_decl.backends.remote.watching.node_logs import NodeLogReader, NodeLogs, SharedLogs
 from sgpu_decl.backends.remote.watching.remote_attempts import RemoteAttempts
 from sgpu_decl.backends.remote.watching.remote_status import (
@@ -26,18 +25,19 @@ from sgpu_decl.backends.remote.watching.remote_status import (
     ended_status,
 )
 from sgpu_decl.backends.slurm.cluster_state import SlurmJob
-from sgpu_decl.backends.slurm.job_script import (
+from sgpu_decl.backends.slurm.job.launch_files import (
     ARRAY,
     CANCEL,
     CLAIM,
-    JOB,
     JOB_LOG,
+    LAUNCH,
+    LOGS,
     NOTE,
     VALUES,
-    job_name,
 )
 from sgpu_decl.backends.slurm.login_nodes import SlurmLaunches
 from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, WAITING, judge, times
+from sgpu_decl.backends.slurm.submission import job_name
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.attempt import AttemptState
 from sgpu_decl.model.attempt_view import AttemptView, view_in
@@ -103,7 +103,7 @@ class SlurmAttempts(RemoteAttempts):
         words = "" if note else self._last_words(record)
         behind = ""
         if job is not None and job.reason == "Dependency":
-            upstreams = self._read(record, JOB).get("upstreams", ())
+            upstreams = self._read(record, LAUNCH).get("upstreams", ())
             behind = listed([one["name"] for one in upstreams if one["waits"]])
         found = judge(job, note, cancelled=cancelled, words=words, behind=behind)
         if not isinstance(found, PlatformEnding):

@@ -11,27 +11,21 @@ from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.remote.launching.delayed_stop import DelayedStop
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
-from sgpu_decl.backends.remote.staging.remote_layout import LOGS
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.backends.slurm.cluster_state import SlurmJob, longest_time, parse_partitions
-from sgpu_decl.backends.slurm.job_script import (
-    ARRAY,
-    CANCEL,
-    CLAIM,
-    JOB,
-    VALUES,
-    SlurmNodeProgram,
+from sgpu_decl.backends.slurm.job.launch_files import ARRAY, CANCEL, CLAIM, LAUNCH, LOGS, VALUES
+from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
+from sgpu_decl.backends.slurm.slurm_node_program import SlurmNodeProgram
+from sgpu_decl.backends.slurm.slurm_placement import options_of, planned_placement
+from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, RUNNING, WAITING
+from sgpu_decl.backends.slurm.submission import (
     array_key,
     array_name,
     array_submission,
     job_name,
-    options_of,
-    planned_placement,
     submission,
     task_of,
 )
-from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
-from sgpu_decl.backends.slurm.slurm_verdict import ACTIVE, RUNNING, WAITING
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
 from sgpu_decl.model.jsonable import Json, canonical
@@ -130,7 +124,7 @@ class SlurmLauncher(RemoteLauncher):
             self._leave_values(request, folder)
         first = requests[0].record
         files, commands = self._launches.area(first).files, self._commands(first)
-        upstreams = get_object(files, f"{folders[0]}/{JOB}")["upstreams"]
+        upstreams = get_object(files, f"{folders[0]}/{LAUNCH}")["upstreams"]
         longest = self._longest(requests[0])
         try:
             behind = self._awaited_jobs(first, upstreams)
@@ -159,7 +153,7 @@ class SlurmLauncher(RemoteLauncher):
         files.make_folder(f"{folder}/{LOGS}")
         self._leave_values(request, folder)
         try:
-            told = get_object(files, f"{folder}/{JOB}")
+            told = get_object(files, f"{folder}/{LAUNCH}")
             behind = self._awaited_jobs(record, told["upstreams"])
             longest = self._longest(request)
             words = submission(request, folder, told, behind, longest)

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sgpu_decl.backends.launch_request import LaunchRequest, foreign_config
 from sgpu_decl.backends.slurm.cluster_state import SlurmNode, gpu_type
+from sgpu_decl.backends.slurm.options import SlurmOptions
+from sgpu_decl.errors import BackendError
 from sgpu_decl.frozen_dataclass import dataclass
 from sgpu_decl.model.gpu import GPUType
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.slurm.options import SlurmOptions
     from sgpu_decl.config.run import RunConfig
 
 
@@ -49,6 +51,27 @@ class SlurmPlacement:
             return cls(**json.loads(text))
         except TypeError as error:
             raise ValueError(f"no placement on Slurm: {text}") from error
+
+
+def options_of(config: "RunConfig") -> SlurmOptions:
+    """The options of a run. Raises BackendError: they are another backend's."""
+    if not isinstance(config.backend, SlurmOptions):
+        raise foreign_config("a cluster with Slurm")
+    return config.backend
+
+
+def planned_placement(request: LaunchRequest) -> SlurmPlacement:
+    """The nodes that the plan chose. Raises BackendError: it did not."""
+    try:
+        return SlurmPlacement.from_id(request.inputs.placement or "")
+    except ValueError:
+        error = BackendError(
+            f"Slurm did not answer when `{request.ref}` was planned, so its ranks have no place",
+            hint="apply again: that plans again; make a saved plan anew",
+            code="unavailable",
+        )
+        error.retryable = True
+        raise error from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +114,7 @@ class NodeFit:
     def later(self) -> bool:
         return self.choice.fitting(self.ranks, now=True) < self.groups
 
-    def placement(self, options: "SlurmOptions") -> SlurmPlacement:
+    def placement(self, options: SlurmOptions) -> SlurmPlacement:
         """What the launch asks for. Each rank has its share of the processors of its node."""
         asked = (options.constraint, self.choice.feature)
         fitting = [room for room in self.choice.nodes if room.total >= self.ranks]
@@ -106,7 +129,7 @@ class NodeFit:
         )
 
 
-def fit_of(config: "RunConfig", options: "SlurmOptions", nodes: Sequence[SlurmNode]) -> NodeFit:
+def fit_of(config: "RunConfig", options: SlurmOptions, nodes: Sequence[SlurmNode]) -> NodeFit:
     """The shape that a run gets on these nodes. It does not change with what runs there."""
     found = tuple(_choices(config, options, nodes)) or (
         GpuChoice(gres=None, feature=None, nodes=()),
@@ -128,7 +151,7 @@ def fit_of(config: "RunConfig", options: "SlurmOptions", nodes: Sequence[SlurmNo
 
 
 def _choices(
-    config: "RunConfig", options: "SlurmOptions", nodes: Sequence[SlurmNode]
+    config: "RunConfig", options: SlurmOptions, nodes: Sequence[SlurmNode]
 ) -> Iterator[GpuChoice]:
     wanted = config.type.kind
     if wanted is GPUType.CPU:
@@ -157,7 +180,7 @@ def _choices(
 
 
 def _names(
-    wanted: GPUType, options: "SlurmOptions", nodes: Sequence[SlurmNode]
+    wanted: GPUType, options: SlurmOptions, nodes: Sequence[SlurmNode]
 ) -> set[tuple[str, str]]:
     """What the cluster calls GPUs of a type: the name of the GRES, or, where that has none, the
     feature that says it (https://slurm.schedmd.com/slurm.conf.html#OPT_Features)."""

@@ -23,15 +23,10 @@ from sgpu_decl.backends.slurm.cluster_state import (
     gpu_type,
     longest_time,
 )
-from sgpu_decl.backends.slurm.job_script import (
-    link_seconds,
-    options_of,
-    resource_options,
-    time_limit,
-)
 from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers, cluster_names
 from sgpu_decl.backends.slurm.slurm_limits import SlurmLimits, exceeded, in_order, longest
-from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of
+from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of, options_of
+from sgpu_decl.backends.slurm.submission import link_seconds, resource_options, time_limit
 from sgpu_decl.diagnostics.amounts import duration
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.nearest_names import names_hint

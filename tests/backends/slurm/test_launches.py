@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.backends.slurm.job_script import job_script
+from sgpu_decl.backends.slurm.slurm_node_program import job_script
 from sgpu_decl.testing.contracts.backend_bench import PATIENCE, BackendBench, until
 from sgpu_decl.testing.slurm_cluster import SlurmCluster
 from tests.lossy_sbatch import LossySbatch

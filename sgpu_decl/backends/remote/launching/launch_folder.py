@@ -48,6 +48,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from sgpu_decl.agent.node.platform import PlatformTable
@@ -130,6 +131,9 @@ class NodeProgram(Protocol):
 
     makes_mlflow_runs: bool = False
     """Whether the platform makes the MLflow run of an attempt; else a tracker on node 0 does."""
+
+    room: ModuleType | None = None
+    """A package of the backend that its nodes find in the archive of the agent: see `agent_zip`."""
 
     @abstractmethod
     def nodes(self, request: LaunchRequest) -> int:
@@ -216,7 +220,7 @@ def launch_files(
         write_call(scratch, call)
         files |= {name: scratch / name for name in _PICKLES if (scratch / name).exists()}
     start = NodeStart(
-        agent=agent_zip()[0],
+        agent=agent_zip(program.room)[0],
         files={name: _sha256(content) for name, content in files.items()},
         launch=layout.commands(folder),
         objects=layout.objects,

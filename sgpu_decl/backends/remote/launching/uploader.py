@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.archives import agent_zip
@@ -61,10 +62,10 @@ def upload_code(area: StagingArea, store: CodeStore, digest: str, progress: Prog
     area.run_once(path, upload)
 
 
-def upload_agent(area: StagingArea, progress: Progress) -> str:
-    """Have the node agent there; return its digest. It comes before all else that is shared, see
-    `lease.wait_for_agents`. Raises BackendError."""
-    digest, content = agent_zip()
+def upload_agent(area: StagingArea, progress: Progress, room: ModuleType | None = None) -> str:
+    """Have the node agent there, with a `room` of the backend; return its digest. It comes before
+    all else that is shared, see `lease.wait_for_agents`. Raises BackendError."""
+    digest, content = agent_zip(room)
     path = area.layout.agent(digest)
 
     def upload() -> None:
@@ -265,7 +266,7 @@ class Uploader:
         return uses
 
     def _upload(self, request: LaunchRequest, area: StagingArea, progress: Progress) -> Uses:
-        agent = upload_agent(area, progress)
+        agent = upload_agent(area, progress, self._program.room)
         code, environment = request.inputs.code_digest, request.inputs.environment_digest
         if code is not None:
             upload_code(area, self._store, code, progress)
