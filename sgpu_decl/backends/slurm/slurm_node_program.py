@@ -22,7 +22,7 @@ from sgpu_decl.model.run_outputs import outputs_read
 from sgpu_decl.rendering.spec import RetrySpec
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.slurm.job.launch_files import Container, JobLaunch, Upstream
+    from sgpu_decl.backends.slurm.job.launch_files import JobLaunch, Upstream
     from sgpu_decl.config.run import RunConfig
 
 _PLATFORM = PlatformTable(large_files="a folder that nodes share")
@@ -57,7 +57,7 @@ class SlurmNodeProgram(NodeProgram):
             "back": start.back,
             "lead": lead(config),
             "keep": options.keep_variables,
-            "container": _container(config, start),
+            "python": _image_python(config, start),
             "upstreams": [
                 self._upstream(request, one, start) for one in (*request.after, *request.waits_for)
             ],
@@ -91,21 +91,20 @@ def job_script() -> str:
     return job.joinpath("job.sh").read_text("utf-8").replace("{program}", program)
 
 
-def _container(config: "RunConfig", start: NodeStart) -> "Container | None":
-    """It has `storage` under the same path.
+def _image_python(config: "RunConfig", start: NodeStart) -> list[str]:
+    """See `JobLaunch`. An image has `storage` under the same path.
 
     https://github.com/NVIDIA/pyxis/wiki/Usage
     https://apptainer.org/docs/user/main/cli/apptainer_exec.html
     """
     options = options_of(config)
     if options.container is None:
-        return None
+        return []
     mounts = [start.objects.rpartition("/")[0], *options.mounts]
     python = options.python or "python3"
     if options.container_runtime == "pyxis":
         both = ",".join(f"{path}:{path}" for path in mounts)
-        asked = [f"--container-image={options.container}", f"--container-mounts={both}"]
-        return {"options": asked, "command": [], "python": python}
+        return [f"--container-image={options.container}", f"--container-mounts={both}", python]
     gpus = () if config.type.kind is GPUType.CPU else ("--nv",)
-    command = ["apptainer", "exec", *gpus, "--bind", ",".join(mounts), options.container]
-    return {"options": [], "command": command, "python": python}
+    bound = ("--bind", ",".join(mounts))
+    return ["apptainer", "exec", *gpus, *bound, options.container, python]

@@ -1,4 +1,4 @@
-"""What a job and each of its nodes begin with: `python -I -S -c TEXT job|node LAUNCH …`. It looks
+"""What a job and each of its nodes begin with: `python -I -S -c TEXT job|node LAUNCH ...`. It looks
 for the archive of the node agent, and goes on with a program of this package there.
 
 The text is a part of the script that `sbatch` is given, and says nothing of a launch: that is an
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds before each look at what others have, or say, late."""
 
-FOLDER = "sgpu-slurm-"
+FOLDER = "sgpu-job-"
 """What the name of a program's folder on its node begins with."""
 
 
-def main(role: str, text: str, place: "list[str]") -> int:
-    launch = json.loads(text)
+def main(role: str, launch: "JobLaunch", place: "list[str]") -> int:
     if role == "job":
         if not os.path.isdir(launch["folder"]):
             sys.stderr.write(f"sgpu: nothing to do: `{launch['folder']}` is not there (any more)\n")
@@ -40,7 +39,7 @@ def main(role: str, text: str, place: "list[str]") -> int:
         if role == "job":
             from sgpu_decl.backends.slurm.job.job_program import run_job
 
-            return run_job(launch, text, run)
+            return run_job(launch, run)
         from sgpu_decl.backends.slurm.job.node_start import become_agent
 
         become_agent(launch, run, *place)
@@ -84,4 +83,4 @@ def _refuse(folder: str, error: OSError) -> None:
 
 if __name__ == "__main__":
     os.umask(0o077)
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]))

@@ -19,11 +19,12 @@ import time
 from sgpu_decl.agent.attempt.attempt_files import stamp
 from sgpu_decl.agent.node.platform_attempts import PlatformAttempts
 from sgpu_decl.agent.retry_rule import starts_left, why_ended
+from sgpu_decl.agent.system.folder_files import delete_path
 from sgpu_decl.agent.system.plain_command import run_command
+from sgpu_decl.backends.slurm.job.bootstrap import PAUSES
 from sgpu_decl.backends.slurm.job.launch_files import (
     NOTE,
     VALUES,
-    delete_file,
     is_cancelled,
     write_file,
 )
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 # Seconds: Slurm may send `--signal` up to 60 s before it is due
 # (https://slurm.schedmd.com/sbatch.html#OPT_signal).
 _EARLY = 75.0
-_PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # before a controller is asked again
 
 
 def conclude(
@@ -69,7 +69,7 @@ def end_launch(launch: JobLaunch, note: Mapping[str, Any], code: int, why: str |
     ended = {"state": "ended", "code": code, "stop": why, "ended_at": stamp()}
     write_file(launch["folder"], NOTE, {**note, **ended})
     if why != "signal" or not launch["again"]:
-        delete_file(launch["folder"], VALUES)
+        delete_path(f"{launch['folder']}/{VALUES}")
 
 
 def _why_asked(launch: JobLaunch, job: str, asked: float) -> str:
@@ -111,7 +111,7 @@ def _starts_again(launch: JobLaunch, note: Mapping[str, Any], why: str | None) -
 def _requeue(job: str) -> bool:
     """Have Slurm end this job, and start it again: https://slurm.schedmd.com/scontrol.html#OPT_requeue
     A controller that is away is asked again, until Slurm ends the job."""
-    for pause in _PAUSES:
+    for pause in PAUSES:
         time.sleep(pause)
         if subprocess.run(["scontrol", "requeue", job], check=False).returncode == 0:
             return True

@@ -21,6 +21,7 @@ import time
 from sgpu_decl.agent.attempt.attempt_files import say, stamp
 from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed
+from sgpu_decl.agent.system.folder_files import delete_path
 from sgpu_decl.agent.system.host_locks import host_lock_folder
 from sgpu_decl.backends.slurm.job.job_end import conclude, end_launch
 from sgpu_decl.backends.slurm.job.launch_files import (
@@ -28,7 +29,6 @@ from sgpu_decl.backends.slurm.job.launch_files import (
     REFUSED,
     VALUES,
     claim,
-    delete_file,
     is_cancelled,
     read_file,
     write_file,
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.slurm.job.launch_files import JobLaunch
 
 
-def run_job(launch: JobLaunch, text: str, run: str) -> int:
-    """Run a launch, which nodes are told by `text`; return the exit code of the job. `run` is the
-    folder of this program."""
+def run_job(launch: JobLaunch, run: str) -> int:
+    """Run a launch; return the exit code of the job. `run` is the folder of this program."""
     folder, stop = launch["folder"], StopSignal()
     own = {"job": _own_id(), "name": os.environ.get("SLURM_JOB_NAME", "")}
     taken = claim(folder, own)
@@ -67,23 +66,21 @@ def run_job(launch: JobLaunch, text: str, run: str) -> int:
         return 1
     code, refused, began = 128 + signal.SIGTERM, None, time.time()
     if not stop.asked and not is_cancelled(folder):
-        code, refused = _run_nodes(launch, text, note, stop)
+        code, refused = _run_nodes(launch, note, stop)
     note["spent"] += time.time() - began
     conclude(launch, note, stop, code, refused)
     return code
 
 
-def _run_nodes(
-    launch: JobLaunch, text: str, note: dict[str, Any], stop: StopSignal
-) -> tuple[int, str | None]:
+def _run_nodes(launch: JobLaunch, note: dict[str, Any], stop: StopSignal) -> tuple[int, str | None]:
     """See `NodeStep.run`."""
     folder, began, seconds = launch["folder"], time.time(), launch["seconds"]
     values = read_file(folder, VALUES)
     if not launch["again"]:
-        delete_file(folder, VALUES)
+        delete_path(f"{folder}/{VALUES}")
     port, lock = claim_port(host_lock_folder("ports"), int.from_bytes(os.urandom(4), "big"))
-    step = NodeStep(launch, text, port)
-    delete_file(folder, REFUSED)  # of an earlier start
+    step = NodeStep(launch, port)
+    delete_path(f"{folder}/{REFUSED}")  # of an earlier start
     note.setdefault("started_at", stamp(began))
     write_file(folder, NOTE, {**note, "state": "started"})
     try:
@@ -94,7 +91,7 @@ def _run_nodes(
 
 def _own_id() -> str:
     """The id of this job; of a task of an array as squeue shows it."""
-    task = os.environ.get("SLURM_ARRAY_TASK_ID")
-    return (
-        os.environ["SLURM_JOB_ID"] if task is None else f"{os.environ['SLURM_ARRAY_JOB_ID']}_{task}"
-    )
+    environ = os.environ
+    if "SLURM_ARRAY_TASK_ID" not in environ:
+        return environ["SLURM_JOB_ID"]
+    return f"{environ['SLURM_ARRAY_JOB_ID']}_{environ['SLURM_ARRAY_TASK_ID']}"

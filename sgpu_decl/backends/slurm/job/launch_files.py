@@ -4,7 +4,6 @@ what they hold. `logs/RESTART/NODE.log` beside them is what each node says."""
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import encode
 from sgpu_decl.agent.system.fast_stdlib import loads
@@ -15,19 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, TypedDict
 
-    class Container(TypedDict):
-        """How nodes start in an image: `options` of srun, the words of a `command` around theirs,
-        and their `python`."""
-
-        options: Sequence[str]
-        command: Sequence[str]
-        python: str
-
     class Upstream(TypedDict):
-        """An attempt that a launch comes after, waits for, or reads the output of: its `name`; its
-        `job` and the id of its `task` in an array; its launch `folder`; `back`, what its `nodes`
-        brought; whether the launch `waits`, and fails unless it `must_succeed`; and the folder that
-        its `output` is read in, if it is."""
+        """An attempt that a launch comes after, waits for, or reads the output of: its `name`; the
+        name of its `job`, and the id of its `task` in an array; its launch `folder`, and `back`
+        there, as `NodeStart` has it, of its `nodes`; whether the launch `waits` for it, and whether
+        it `must_succeed`; and the folder that its `output` is read in, if it is."""
 
         name: str
         job: str
@@ -42,11 +33,12 @@ if TYPE_CHECKING:
     class JobLaunch(TypedDict):
         """What a job is told.
 
-        `folder`, `objects` and `back` are as `NodeStart` has them, `agent` and `arguments` of the
-        node program, too: `RUN` stands for the node's folder. `again` says whether Slurm may start
-        the job once more, `links` how often the time of a job may end, and `seconds` how long ranks
-        run in all of them. A job is asked to stop `lead` seconds before its end. `keep` are
-        patterns of the variables of Slurm that ranks get.
+        `folder`, `objects`, `back`, `agent` and the `arguments` of the agent are as `NodeStart` has
+        them; `RUN` in these is the node's folder. `again`: whether Slurm may start the job once
+        more. `links`: how often its time may be over. `seconds`: how long nodes may run in all of
+        them. `lead`: so long before its end a job is asked to stop. `keep`: patterns of the
+        variables of Slurm that ranks get. `python`: what starts the Python of an image, behind the
+        options of srun; empty for that of the job.
         """
 
         folder: str
@@ -61,7 +53,7 @@ if TYPE_CHECKING:
         back: str
         lead: int
         keep: Sequence[str]
-        container: Container | None
+        python: Sequence[str]
         upstreams: Sequence[Upstream]
 
 
@@ -99,10 +91,9 @@ def read_file(folder: str, name: str) -> dict[str, Any]:
     return value
 
 
-def delete_file(folder: str, name: str) -> None:
-    """No-op if it is not there."""
-    with suppress(FileNotFoundError):
-        os.unlink(f"{folder}/{name}")
+def node_logs(folder: str) -> str:
+    """The folder of what nodes say in this start of the job."""
+    return f"{folder}/{LOGS}/{os.environ.get('SLURM_RESTART_COUNT') or 0}"
 
 
 def is_cancelled(folder: str) -> bool:

@@ -9,7 +9,7 @@ import sys
 from sgpu_decl.agent.node.python_folder import python_folder
 from sgpu_decl.agent.system.fast_stdlib import loads
 from sgpu_decl.agent.system.secrets import split_secrets
-from sgpu_decl.backends.slurm.job.launch_files import LOGS
+from sgpu_decl.backends.slurm.job.launch_files import node_logs
 from sgpu_decl.backends.slurm.job.node_folder import own_folder
 
 TYPE_CHECKING = False
@@ -26,12 +26,13 @@ def become_agent(launch: JobLaunch, run: str, address: str, port: str) -> NoRetu
     """Run the part of a launch that this node has, in the folder `run`. The nodes meet at `address`
     and `port`. Raises OSError: it cannot begin."""
     number = os.environ["SLURM_NODEID"]
-    logs = f"{launch['folder']}/{LOGS}/{os.environ.get('SLURM_RESTART_COUNT') or 0}"
+    logs = node_logs(launch["folder"])
     os.makedirs(logs, exist_ok=True)
     log = os.open(f"{logs}/{number}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    values = loads(_first_line(0) or b"{}")
+    with open(0, "rb", buffering=0, closefd=False) as stdin:  # it reads nothing behind the line
+        values = loads(stdin.readline() or b"{}")
     lifeline, lock = os.dup(0), own_folder(run)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     kept = {name: value for name, value in os.environ.items() if _keeps(name, launch["keep"])}
@@ -55,11 +56,3 @@ def become_agent(launch: JobLaunch, run: str, address: str, port: str) -> NoRetu
 def _keeps(name: str, patterns: Sequence[str]) -> bool:
     scrubbed = name.startswith(_SCRUBBED)
     return not scrubbed or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _first_line(descriptor: int) -> bytes:
-    """The first line that comes, and nothing behind it."""
-    line = b""
-    while not line.endswith(b"\n") and (byte := os.read(descriptor, 1)):
-        line += byte
-    return line

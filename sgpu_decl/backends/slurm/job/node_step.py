@@ -14,8 +14,9 @@ import sys
 import time
 from contextlib import suppress
 
+from sgpu_decl.agent.attempt.attempt_files import encode
 from sgpu_decl.agent.node.missing_variables import address_towards
-from sgpu_decl.backends.slurm.job.launch_files import JOB_LOG, LOGS, REFUSED, read_file
+from sgpu_decl.backends.slurm.job.launch_files import JOB_LOG, REFUSED, node_logs, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,23 +48,20 @@ class StopSignal:
 
 
 class NodeStep:
-    """`text` is what each node is told, at `port` of this one the nodes meet."""
+    """The nodes meet at `port` of this one."""
 
-    def __init__(self, launch: JobLaunch, text: str, port: int) -> None:
+    def __init__(self, launch: JobLaunch, port: int) -> None:
         self._folder = launch["folder"]
         # `--wait=0`, `--kill-on-bad-exit=0`: nodes end by themselves when one of them fails.
         # `--cpu-bind=none`: a node has all processors of the job there, and its ranks share them.
         # https://slurm.schedmd.com/srun.html
-        words = ["srun", "--export=ALL", "--mpi=none", "--cpu-bind=none", "--input=all", "--wait=0"]
-        words += ["--kill-on-bad-exit=0", f"--nodes={launch['nodes']}"]
-        words += [f"--ntasks={launch['nodes']}"]
-        program = sys.orig_argv[sys.orig_argv.index("-c") + 1]
-        python, container = sys.executable, launch["container"]
-        if container is not None:
-            words += [*container["options"], *container["command"]]
-            python = container["python"]
-        place = [_address(launch["nodes"]), str(port)]
-        self._words = [*words, python, "-I", "-S", "-c", program, "node", text, *place]
+        self._words = [
+            "srun", "--export=ALL", "--mpi=none", "--cpu-bind=none", "--input=all", "--wait=0",
+            "--kill-on-bad-exit=0", f"--nodes={launch['nodes']}", f"--ntasks={launch['nodes']}",
+            *(launch["python"] or [sys.executable]), "-I", "-S",
+            "-c", sys.orig_argv[sys.orig_argv.index("-c") + 1],
+            "node", encode(launch).decode(), _address(launch["nodes"]), str(port),
+        ]  # fmt: skip
 
     def run(
         self, stop: StopSignal, values: Mapping[str, str], deadline: float | None
@@ -91,8 +89,7 @@ class NodeStep:
 
     def _refusal(self, code: int) -> str | None:
         why: str | None = read_file(self._folder, REFUSED).get("why")
-        restart = os.environ.get("SLURM_RESTART_COUNT") or "0"
-        if why is None and code and not os.path.isdir(f"{self._folder}/{LOGS}/{restart}"):
+        if why is None and code and not os.path.isdir(node_logs(self._folder)):
             return f"no node could begin, srun ended with {code}: {self._last_words()}"
         return why
 

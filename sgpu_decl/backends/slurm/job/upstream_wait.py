@@ -7,13 +7,13 @@ and somebody may have changed that.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 
 from sgpu_decl.agent.attempt.attempt_files import say
 from sgpu_decl.agent.attempt.upstreams import listed, refusal
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed, await_output, copy_output
+from sgpu_decl.agent.system.folder_files import delete_path
 from sgpu_decl.agent.system.plain_command import run_command
 from sgpu_decl.backends.slurm.job.launch_files import CLAIM, NOTE, read_file, write_file
 
@@ -62,7 +62,7 @@ def await_upstreams(
         ):
             return
         draft = f"{output}.{os.environ['SLURM_JOB_ID']}"
-        shutil.rmtree(draft, ignore_errors=True)
+        delete_path(draft)
         copy_output(name, back, draft)
         os.rename(draft, output)
 
