@@ -15,7 +15,7 @@ LINES = {
     "agent": 19_650,
     "api": 1_350,
     "applying": 2_280,
-    "backends": 33_650,
+    "backends": 33_850,
     "cli": 7_400,
     "bundles": 900,
     "code": 5_550,

@@ -389,9 +389,11 @@ def test_a_job_that_left_no_word_and_is_forgotten_is_lost(
     bench.up()
     job = bench.status()["links"]["job"]
 
-    for pid in cluster.job_processes():
-        with suppress(ProcessLookupError):  # it ended with another one
-            os.kill(pid, signal.SIGKILL)
+    pids = cluster.job_processes()
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # none lives to see that another one died
+        for pid in pids:
+            with suppress(ProcessLookupError):  # it ended with another one
+                os.kill(pid, number)
     until(lambda: job not in cluster.command("squeue", "--states=all", "--format=%i"))
 
     run = bench.ended()

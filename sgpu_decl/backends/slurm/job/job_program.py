@@ -23,6 +23,7 @@ from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.node.earlier_output import UpstreamFailed
 from sgpu_decl.agent.system.folder_files import delete_path
 from sgpu_decl.agent.system.host_locks import host_lock_folder
+from sgpu_decl.backends.slurm.job.awaited_jobs import await_upstreams
 from sgpu_decl.backends.slurm.job.job_end import conclude, end_launch
 from sgpu_decl.backends.slurm.job.launch_files import (
     NOTE,
@@ -33,9 +34,8 @@ from sgpu_decl.backends.slurm.job.launch_files import (
     read_file,
     write_file,
 )
-from sgpu_decl.backends.slurm.job.node_folder import own_folder
 from sgpu_decl.backends.slurm.job.node_step import NodeStep, StopSignal
-from sgpu_decl.backends.slurm.job.upstream_wait import await_upstreams
+from sgpu_decl.backends.slurm.job.program_folder import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

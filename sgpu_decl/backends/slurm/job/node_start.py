@@ -10,7 +10,7 @@ from sgpu_decl.agent.node.python_folder import python_folder
 from sgpu_decl.agent.system.fast_stdlib import loads
 from sgpu_decl.agent.system.secrets import split_secrets
 from sgpu_decl.backends.slurm.job.launch_files import node_logs
-from sgpu_decl.backends.slurm.job.node_folder import own_folder
+from sgpu_decl.backends.slurm.job.program_folder import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
