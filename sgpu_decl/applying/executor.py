@@ -3,9 +3,11 @@
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 
 from sgpu_decl.applying.apply_result import Applied, ApplyLog, Sink
 from sgpu_decl.applying.error_places import with_place
@@ -151,6 +153,7 @@ def execute(
         progress=LaunchProgress(progress or Quiet()),
         ends=IntentEnds(writer),
     )
+    changes.stop_all(change for change in plan.changes if change.action is Action.DESTROY)
     for change in plan.changes:
         if not _launches(change):
             changes.carry_out(change)
@@ -398,9 +401,13 @@ class _Walk:
             return
         wait([running[0][0]])
         ended: list[tuple[BegunLaunch, IntentEnd]] = []
+        done = list(takewhile(lambda one: one[0].done(), running))
+        launched = [group for one, group in done if not one.exception() and one.result()]
+        with suppress(SgpuError):  # the end of each says it
+            self.changes.stop_all(one.change for group in launched for one in group.begun)
         try:
-            while running and running[0][0].done():
-                started, group = running.popleft()
+            for started, group in done:
+                running.popleft()
                 try:
                     references = started.result()
                     if references is None:

@@ -1,13 +1,13 @@
 """The changes of a plan that start no ranks."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sgpu_decl.applying.apply_result import ApplyLog
 from sgpu_decl.applying.job_changes import Jobs
 from sgpu_decl.applying.launch_records import resource_of
 from sgpu_decl.backends.base import Backend
-from sgpu_decl.errors import SgpuError
+from sgpu_decl.errors import BackendError, SgpuError
 from sgpu_decl.model.address import Kind
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.event import Step
@@ -27,6 +27,8 @@ class StateChanges:
     backends: Callable[[str], Backend]
     jobs: Jobs
     log: ApplyLog
+    asked: dict[AttemptRef, SgpuError | None] = field(default_factory=dict)
+    """The attempts that were asked to stop, and why that was not possible."""
 
     def carry_out(self, change: Change) -> None:
         """A change that starts nothing."""
@@ -51,7 +53,11 @@ class StateChanges:
                 self._record(change, gone=True)
                 self.log.tell(change, Step.FORGOTTEN)
             case Action.DESTROY:
-                self.stop(change)
+                try:
+                    self.stop(change)
+                except BackendError as error:
+                    self.log.fail(change, error)
+                    return
                 self._record(change, gone=True)
                 self.log.tell(change, Step.DESTROYED)
             case _:
@@ -67,18 +73,28 @@ class StateChanges:
             step, message = outcome
             self.log.tell(change, step, message=message)
 
+    def stop_all(self, changes: Iterable[Change]) -> None:
+        """Ask the attempts that changes end or replace to stop, all at once: `stop` says of each
+        what became of that."""
+        asked: dict[str, list[LaunchRecord]] = {}
+        for ref in (ref for change in changes for ref in _stopped_by(change)):
+            if ref in self.launches and ref not in self.asked:
+                asked.setdefault(self.launches[ref].backend, []).append(self.launches[ref])
+        for kind, records in asked.items():
+            self.writer.check_held()
+            errors = self.backends(kind).launcher.cancel_all(records)
+            self.asked |= {record.ref: errors.get(record.ref) for record in records}
+
     def stop(self, change: Change) -> None:
-        """Ask the attempts that a change ends or replaces to stop."""
-        for number in change.launch.stop if change.launch else ():
-            ref = AttemptRef(change.address, number)
-            if ref in self.log.stopping:
-                continue
-            if record := self.launches.get(ref):
-                self.writer.check_held()
-                with naming_way_out(record):
-                    self.backends(record.backend).launcher.cancel(record)
-            self.log.stopping.append(ref)
-            self.log.tell(change, Step.STOPPED, ref)
+        """Ask the attempts that a change ends or replaces to stop. Raises SgpuError."""
+        self.stop_all([change])
+        for ref in _stopped_by(change):
+            if error := self.asked.get(ref):
+                with naming_way_out(self.launches[ref]):
+                    raise error
+            if ref not in self.log.stopping:
+                self.log.stopping.append(ref)
+                self.log.tell(change, Step.STOPPED, ref)
 
     def _record(self, change: Change, *, gone: bool = False) -> None:
         recorded = self.jobs.state.resources.get(change.address)
@@ -89,6 +105,11 @@ class StateChanges:
         else:
             return
         self.writer.record_resource(replace(resource, gone=gone))
+
+
+def _stopped_by(change: Change) -> list[AttemptRef]:
+    numbers = change.launch.stop if change.launch else ()
+    return [AttemptRef(change.address, number) for number in numbers]
 
 
 def _attempt_number(change: Change) -> int:

@@ -71,6 +71,9 @@ class Elsewhere:
     retryable: bool = False
 
 
+_ASKED = 16  # attempts that are asked at once
+
+
 class Survey(Protocol):
     """What a backend knows of a run before it is planned. Nothing is started or changed; folders
     are those that paths in the run's YAML start from."""
@@ -185,6 +188,26 @@ class ForcedStop(Protocol):
         """Take the next step if it is due; return in words what was done."""
 
 
+def errors_of(
+    ask: Callable[[LaunchRecord], None], records: Sequence[LaunchRecord]
+) -> dict[AttemptRef, SgpuError]:
+    """Ask about several attempts at once, as each may be far away. Returns what was raised."""
+    from concurrent.futures import ThreadPoolExecutor
+    from contextvars import copy_context
+
+    def error_of(record: LaunchRecord) -> SgpuError | None:
+        try:
+            ask(record)
+        except SgpuError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(_ASKED, thread_name_prefix="ask") as pool:
+        asked = [pool.submit(copy_context().run, error_of, record) for record in records]
+    answers = {record.ref: one.result() for record, one in zip(records, asked, strict=True)}
+    return {ref: error for ref, error in answers.items() if error is not None}
+
+
 class Launcher(Protocol):
     """Starts attempts and stops them. The calls for one launch come in this order: `check`,
     `prepare`, `may_queue`, `stage_joined`, `launch_joined`; after a crash `staged`, `stage` and
@@ -288,6 +311,10 @@ class Launcher(Protocol):
     @abstractmethod
     def cancel(self, record: LaunchRecord) -> None:
         """Ask an active attempt to stop; does nothing if it has ended or is unknown."""
+
+    def cancel_all(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, SgpuError]:
+        """`cancel` for several attempts. Returns why it was not possible, of those it was not."""
+        return errors_of(self.cancel, records)
 
     def forced_stop(
         self,

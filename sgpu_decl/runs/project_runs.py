@@ -8,14 +8,13 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from sgpu_decl.errors import BackendError, NotFound, OutOfTime
+from sgpu_decl.errors import BackendError, NotFound, OutOfTime, SgpuError
 from sgpu_decl.model.address import Address
 from sgpu_decl.model.argument_checks import checked_calls
 from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.attempt_view import AttemptView
 from sgpu_decl.model.backend_kinds import is_remote
 from sgpu_decl.model.jsonable import NO_FIELDS, Json
-from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.model.state import Resource
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.planning.live_state import (
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 REPORT_NAME = "sgpu-report.html"
 QUIET = 0.05  # seconds between two looks at a run that is being watched, at most
-_STOPS = 16  # attempts that are asked to stop at once
+_NAMED = 5  # attempts in a message
 SHORTEST = 0.002  # and at first: a run may be over at once
 
 
@@ -413,23 +412,19 @@ class ProjectRuns(RunFinder):
         Raises:
             BackendError: one cannot be asked from here; the others were asked.
         """
-        from concurrent.futures import ThreadPoolExecutor
-        from contextvars import copy_context
-
-        def ask(record: LaunchRecord) -> None:
-            self._require_here(record)
-            with naming_way_out(record):
-                self._project.backend(record.backend).launcher.cancel(record)
+        from sgpu_decl.backends.base import errors_of
 
         found = [self._ref(ref) for ref in refs]
         self._load(found)
-        records = [self.record(ref) for ref in found]
-        for kind in {record.backend for record in records}:
-            self._project.backend(kind)  # opened once, before several need it
-        with ThreadPoolExecutor(_STOPS, thread_name_prefix="cancel") as pool:
-            asked = [pool.submit(copy_context().run, ask, record) for record in records]
-        for one in asked:
-            one.result()
+        errors: dict[AttemptRef, SgpuError] = {}
+        for kind, records in self._by_backend(found).items():
+            backend = self._project.backend(kind)
+            elsewhere = errors_of(self._require_here, records)
+            here = [record for record in records if record.ref not in elsewhere]
+            errors |= {**elsewhere, **backend.launcher.cancel_all(here)}
+        for ref, error in errors.items():
+            with naming_way_out(self.record(ref)):
+                raise error if len(errors) == 1 else _first_of(errors, len(found))
 
     def forced_stops(
         self,
@@ -487,3 +482,18 @@ class ProjectRuns(RunFinder):
         owner = self._project.root / resource.owner
         missing = with_ignore_rule(cause.missing, spec, owner, links=not is_remote(view.backend))
         return replace(view, first_cause=replace(cause, missing=missing))
+
+
+def _first_of(errors: Mapping[AttemptRef, SgpuError], asked: int) -> BackendError:
+    """The error of a command that asked several attempts, of which some were not to be asked."""
+    names = ", ".join(f"`{ref}`" for ref in list(errors)[:_NAMED])
+    more = f" and {len(errors) - _NAMED:,} more" if len(errors) > _NAMED else ""
+    first = next(iter(errors.values()))
+    error = BackendError(
+        f"{len(errors):,} of {asked:,} attempts were not asked to stop, {names}{more}: "
+        f"{first.message}",
+        hint=first.hint,
+        code=first.code,
+    )
+    error.retryable = isinstance(first, BackendError) and first.retryable
+    return error

@@ -76,6 +76,11 @@ class SlurmJob:
     started_at: int | None = None
     ended_at: int | None = None
 
+    @property
+    def task(self) -> str:
+        """Which task of an array it is, `_7`; empty for a job that is alone."""
+        return "".join(self.id.partition("_")[1:])
+
 
 def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
     """The nodes that Slurm lists."""

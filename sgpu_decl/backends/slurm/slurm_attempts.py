@@ -90,7 +90,7 @@ class SlurmAttempts(RemoteAttempts):
         job, unknown = None, None
         if not (note.get("state") == "ended" and note["stop"] is None):
             try:
-                job = self._job(record, marker, note)
+                job = self._job(record, marker, note, cancelled=cancelled)
                 note = self._read(record, NOTE)  # it may have ended before Slurm was asked
             except BackendError as error:
                 if not error.retryable or error.code == UNREACHABLE:
@@ -165,14 +165,15 @@ class SlurmAttempts(RemoteAttempts):
         )
 
     def _job(
-        self, record: LaunchRecord, marker: Mapping[str, Any], note: Mapping[str, Any]
-    ) -> SlurmJob | None:
+        self, record: LaunchRecord, marker: Mapping[str, Any], note: Mapping[str, Any],
+        *, cancelled: bool,
+    ) -> SlurmJob | None:  # fmt: skip
         """The job that has the launch; before one took it, one that may. Raises BackendError."""
         started = note.get("state") == "started"
         if started and time.monotonic() - self._running.get(record.token, 0.0) < _SELDOM:
             return SlurmJob(id=note["job"], name=note["name"], state="RUNNING")
         jobs = self.jobs(record, marker)
-        if not jobs and note.get("state") != "ended":
+        if not jobs and note.get("state") != "ended" and (note or not cancelled):
             known = self._launches.node(record).commands.accounted(note.get("job", marker["job"]))
             jobs = [one for one in known if one.state not in WAITING | ACTIVE]
         alive = [one for one in jobs if one.state in WAITING | ACTIVE]
@@ -181,23 +182,22 @@ class SlurmAttempts(RemoteAttempts):
             self._running[record.token] = time.monotonic()
         return job
 
-    def jobs(
-        self, record: LaunchRecord, marker: Mapping[str, Any], *, fresh: bool = False
-    ) -> Sequence[SlurmJob]:
+    def jobs(self, record: LaunchRecord, marker: Mapping[str, Any]) -> Sequence[SlurmJob]:
         """The job that has the launch; before one took it, all that may. Raises BackendError."""
-        array = self._read(record, ARRAY)
-        name = marker.get("name") or job_name(record)
-        commands = self._launches.node(record).commands
-        jobs = commands.jobs(name, fresh=fresh) if name != array.get("name") else ()
-        if array:
-            end = f"_{array['task']}"
-            tasks = commands.jobs(array["name"], fresh=fresh)
-            jobs = [*jobs, *(job for job in tasks if job.id.endswith(end))]
+        commands, names = self._launches.node(record).commands, self.job_names(record, marker)
+        jobs = [
+            job for name, task in names.items() for job in commands.jobs(name) if job.task == task
+        ]
         claim = self._read(record, CLAIM)
         if not claim:
             return jobs
         own = [one for one in jobs if one.id == claim["job"]]
         return own or commands.job(claim["job"])  # somebody gave it another name
+
+    def job_names(self, record: LaunchRecord, marker: Mapping[str, Any]) -> Mapping[str, str]:
+        """The names that a job of it may have, each with its `task`."""
+        names, array = {marker.get("name") or job_name(record): ""}, self._read(record, ARRAY)
+        return {**names, array["name"]: f"_{array['task']}"} if array else names
 
     def _on_box(self, record: LaunchRecord) -> Sequence[tuple[Box, str]]:
         box = self._launches.node(record).box

@@ -27,6 +27,10 @@ _HOW: dict[str, Any] = {
 _SQUEUE = ("squeue", "--noheader", "--states=all", "--array", f"--format={JOB_FORMAT}")
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
 _SHOWN = 400  # characters of what a command said
+_AT_ONCE = 500  # jobs of one command: Linux takes 128 KiB as an argument
+# `ESLURM_ALREADY_DONE`, 2021, as an exit status. scancel 22.05 also ends so after it has signalled
+# a task of an array of which others wait: https://github.com/SchedMD/slurm, slurm/slurm_errno.h
+_DONE = 2021 % 256
 
 
 RunCommand = Callable[[Sequence[str], float], tuple[int, str, str]]
@@ -67,6 +71,7 @@ class SlurmCommands:
         self._asked: dict[str, float] = {}
         self._lock = threading.Lock()
         self._silent: tuple[float, BackendError] | None = None
+        self._accounts = True  # until sacct says that nobody keeps them
 
     def ask(self, *words: str) -> str:
         """What a command says.
@@ -88,7 +93,7 @@ class SlurmCommands:
             ) from None
         except subprocess.TimeoutExpired:
             raise self._away(f"`{words[0]}` did not end in {_PATIENCE:g} s") from None
-        if code == 0:
+        if code == 0 or (words[0] == "scancel" and code == _DONE):
             return out
         said = _words(err or out) or f"it ended with {code}"
         if not self._answers():
@@ -110,24 +115,38 @@ class SlurmCommands:
 
     def job(self, number: str) -> Sequence[SlurmJob]:
         """The job of that id, if Slurm knows it. Raises BackendError: there is no answer."""
-        return self._of_one(*_SQUEUE, f"--jobs={number}")
+        return self._of_one(*_SQUEUE, f"--jobs={number}") or ()
 
     def accounted(self, number: str) -> Sequence[SlurmJob]:
         """The job of that id as accounting has it, which does not forget it; empty where nobody
-        keeps accounts. Raises BackendError: there is no answer."""
-        return self._of_one(*_SACCT, f"--jobs={number}")
+        keeps accounts, which is asked once. Raises BackendError: there is no answer."""
+        jobs = self._of_one(*_SACCT, f"--jobs={number}") if self._accounts else ()
+        self._accounts = jobs is not None
+        return jobs or ()
 
-    def _of_one(self, *words: str) -> Sequence[SlurmJob]:
+    def _of_one(self, *words: str) -> Sequence[SlurmJob] | None:
+        """The jobs that a command lists; None if it refuses to."""
         try:
             return parse_jobs(self.ask(*words))
         except BackendError as error:
             if error.retryable:
                 raise
-            return ()
+            return None
 
     def jobs_named(self, names: Sequence[str]) -> Sequence[SlurmJob]:
         """The jobs of these names that Slurm knows now. Raises BackendError."""
-        return parse_jobs(self.ask(*_SQUEUE, f"--name={','.join(names)}"))
+        parts = [names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE)]
+        return [
+            job
+            for part in parts
+            for job in parse_jobs(self.ask(*_SQUEUE, f"--name={','.join(part)}"))
+        ]
+
+    def stop(self, jobs: Sequence[SlurmJob], *options: str) -> None:
+        """Have Slurm end or signal jobs, many by one command: https://slurm.schedmd.com/scancel.html
+        Raises BackendError: it may have done so with some of them."""
+        for at in range(0, len(jobs), _AT_ONCE):
+            self.ask("scancel", *options, *(job.id for job in jobs[at : at + _AT_ONCE]))
 
     def _away(self, why: str) -> BackendError:
         error = BackendError(
@@ -140,13 +159,13 @@ class SlurmCommands:
         self._silent = time.monotonic(), error
         return error
 
-    def jobs(self, name: str, *, fresh: bool = False) -> Sequence[SlurmJob]:
+    def jobs(self, name: str) -> Sequence[SlurmJob]:
         """The jobs of that name that Slurm knows: also those that ended not long ago
         (`MinJobAge`, https://slurm.schedmd.com/slurm.conf.html). All names that were asked for
         lately are asked for at once. Evidence: E3. Raises BackendError."""
         with self._lock:
             now = time.monotonic()
-            if fresh or not self._jobs.get(name) or now - self._asked[name] > _FRESH:
+            if not self._jobs.get(name) or now - self._asked[name] > _FRESH:
                 names = {name, *(one for one, at in self._asked.items() if now - at < 10 * _FRESH)}
                 found = self.jobs_named(sorted(names))
                 for one in names:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from sgpu_decl.backends.base import ForcedStop
+from sgpu_decl.backends.base import ForcedStop, errors_of
 from sgpu_decl.backends.launch_request import LaunchRequest
 from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.remote.launching.delayed_stop import DelayedStop
@@ -28,6 +28,7 @@ from sgpu_decl.backends.slurm.submission import (
 )
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.errors import BackendError, OutcomeUnknown, SgpuError
+from sgpu_decl.model.attempt import AttemptRef
 from sgpu_decl.model.jsonable import Json, canonical
 from sgpu_decl.model.launch import LaunchRecord
 from sgpu_decl.places.file_place import PlaceMissing, get_object
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
 
 _STAGED = 8  # launches of an array that are staged at once
+# What is asked of jobs that wait, and of those that run. `--batch` is for the first node alone,
+# which asks the others: https://slurm.schedmd.com/scancel.html
+_STOPS = ((("--state=PENDING",), WAITING), (("--batch", "--signal=TERM"), RUNNING))
 _SILENT = 30.0  # seconds beyond the grace before Slurm is asked to end a job
 
 
@@ -164,30 +168,33 @@ class SlurmLauncher(RemoteLauncher):
         return {"job": job, "name": job_name(record)}
 
     def cancel(self, record: LaunchRecord) -> None:
-        """Ask its jobs to stop: the file is for one that begins just now. `--batch` is for the
-        first node alone, which asks the others: https://slurm.schedmd.com/scancel.html"""
-        if not self.staged(record):
-            return
-        files, folder = self._launches.area(record).files, self._launches.folder(record)
-        files.make_folder(f"{folder}/{LOGS}")
-        files.put(f"{folder}/{CANCEL}", b"")
-        for how, states in (("--state=PENDING", WAITING), ("--batch --signal=TERM", RUNNING)):
-            for job in self._active(record, states):
-                # With `--state`, scancel 22.05 cancels all tasks of an array that wait.
-                options = () if "_" in job.id and states is WAITING else how.split()
-                try:
-                    self._commands(record).ask("scancel", *options, job.id)
-                except BackendError as error:
-                    if error.retryable or self._active(record, states):
-                        raise  # else it has just ended
+        for error in self.cancel_all([record]).values():
+            raise error
+
+    def cancel_all(self, records: Sequence[LaunchRecord]) -> Mapping[AttemptRef, SgpuError]:
+        """Ask their jobs to stop: the file is for one that begins just now."""
+        staged: dict[SlurmCommands, dict[AttemptRef, Mapping[str, str]]] = {}
+
+        def leave_word(record: LaunchRecord) -> None:
+            if self.staged(record):
+                files, folder = self._launches.area(record).files, self._launches.folder(record)
+                files.make_folder(f"{folder}/{LOGS}")
+                files.put(f"{folder}/{CANCEL}", b"")
+                staged.setdefault(self._commands(record), {})[record.ref] = self._job_names(record)
+
+        errors = errors_of(leave_word, records)
+        for commands, asked in staged.items():
+            for options, states in _STOPS:
+                errors |= _stop(commands, asked, options, states)
+        return errors
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop | None:
         grace = self._launches.config(record).grace.seconds
 
         def stop() -> str | None:
-            jobs = self._active(record, WAITING | ACTIVE)
-            for job in jobs:
-                self._commands(record).ask("scancel", job.id)
+            commands, names = self._commands(record), {record.ref: self._job_names(record)}
+            jobs = _active(commands, names, WAITING | ACTIVE)
+            commands.stop([job for _, job in jobs])
             return "it did not stop by itself: Slurm was asked to end its job" if jobs else None
 
         return DelayedStop(grace + (_SILENT if patience is None else patience), stop)
@@ -195,11 +202,8 @@ class SlurmLauncher(RemoteLauncher):
     def _commands(self, record: LaunchRecord) -> "SlurmCommands":
         return self._launches.node(record).commands
 
-    def _active(self, record: LaunchRecord, states: frozenset[str]) -> list[SlurmJob]:
-        """Its jobs in one of these states."""
-        marker = self._launches.marker(record) or {}
-        jobs = self._slurm_attempts.jobs(record, marker, fresh=True)
-        return [job for job in jobs if job.state in states]
+    def _job_names(self, record: LaunchRecord) -> Mapping[str, str]:
+        return self._slurm_attempts.job_names(record, self._launches.marker(record) or {})
 
     def _longest(self, request: LaunchRequest) -> int | None:
         """The seconds of a link of a chain at most."""
@@ -232,7 +236,7 @@ class SlurmLauncher(RemoteLauncher):
             claim = get_object(self._launches.area(record).files, f"{folder}/{CLAIM}")
             return {"job": claim["job"], "name": claim.get("name") or name}
         except PlaceMissing:
-            jobs = self._slurm_attempts.jobs(record, {}, fresh=True)
+            jobs = self._commands(record).jobs_named([name])
         return {"job": jobs[0].id, "name": jobs[0].name} if jobs else None
 
     def _after_failure(
@@ -276,6 +280,48 @@ class SlurmLauncher(RemoteLauncher):
         folder = request.folder(self._project)
         secrets = resolve_secrets(request.config.secrets, os.environ, folder)
         return {**tracking_credentials(request.config, os.environ), **secrets}
+
+
+_JobNames = Mapping[AttemptRef, Mapping[str, str]]
+"""What `SlurmAttempts.job_names` says of some attempts."""
+
+
+def _stop(
+    commands: "SlurmCommands", asked: _JobNames, options: Sequence[str], states: frozenset[str]
+) -> dict[AttemptRef, SgpuError]:
+    """Have Slurm stop the jobs that are in one of these states; returns why it does not."""
+    try:
+        jobs = [job for _, job in _active(commands, asked, states)]
+        if states is WAITING:
+            # With `--state`, scancel 22.05 cancels all tasks of an array that wait.
+            commands.stop([job for job in jobs if job.task])
+            jobs = [job for job in jobs if not job.task]
+        commands.stop(jobs, *options)
+    except BackendError as error:
+        if error.retryable:
+            return dict.fromkeys(asked, error)
+        left = {ref for ref, _ in _active(commands, asked, states)}
+        if len(asked) == 1:
+            return dict.fromkeys(left, error)  # else it has just ended
+        each = [_stop(commands, {ref: asked[ref]}, options, states) for ref in sorted(left)]
+        return {ref: error for found in each for ref, error in found.items()}
+    return {}
+
+
+def _active(
+    commands: "SlurmCommands", asked: _JobNames, states: frozenset[str]
+) -> list[tuple[AttemptRef, SlurmJob]]:
+    """The jobs of attempts that are in one of these states now."""
+    known: dict[tuple[str, str], list[SlurmJob]] = {}
+    for job in commands.jobs_named(sorted({name for names in asked.values() for name in names})):
+        if job.state in states:
+            known.setdefault((job.name, job.task), []).append(job)
+    return [
+        (ref, job)
+        for ref, names in asked.items()
+        for named in names.items()
+        for job in known.get(named, ())
+    ]
 
 
 def _unknown(what: str, error: BackendError) -> OutcomeUnknown:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -255,6 +256,32 @@ def test_an_array_starts_as_many_cells_as_are_allowed(
 
     states = [one["state"] for one in bench.done("status", "-o", "json").data["runs"]]
     assert states == ["succeeded", "succeeded", "cancelled"]
+
+
+@pytest.mark.expensive
+def test_cells_are_stopped_by_few_commands_whether_they_run_or_wait(
+    slurm: SlurmCluster, bench: BackendBench, sbatch: LossySbatch
+) -> None:
+    calls = sbatch.folder / "calls"
+    for name in ("scancel", "squeue", "sacct"):
+        script = sbatch.folder / name
+        script.write_text(f'#!/bin/sh\necho {name} >> {calls}\nexec {shutil.which(name)} "$@"\n')
+        script.chmod(0o755)
+    bench.declare(
+        "hold", args={"gate": str(bench.gate)}, matrix={"n": list(range(40))}, max_parallel=2
+    )
+    for words in (("cancel", "*", "--no-wait"), ("destroy", "-y")):
+        (bench.gate / "up-0-0").unlink(missing_ok=True)
+        bench.done("apply", "-y", "--detach", "--rerun", "hello")
+        bench.up()
+        calls.unlink(missing_ok=True)
+
+        bench.done(*words)
+
+        asked = calls.read_text().split()
+        assert (asked.count("scancel"), asked.count("sacct") <= 1) == (2, True)
+        assert asked.count("squeue") < 20
+        until(lambda: slurm.leftovers() == [])
 
 
 @pytest.mark.expensive
