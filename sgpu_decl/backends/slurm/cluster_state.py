@@ -6,7 +6,7 @@ commands has another schema with most releases (https://slurm.schedmd.com/rest_c
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 
 from sgpu_decl.frozen_dataclass import dataclass
@@ -111,19 +111,6 @@ def parse_start(text: str) -> int | None:
     the time, and the name of a cluster. Evidence: E4."""
     match = _START.search(text)
     return int(match[1]) if match is not None else None
-
-
-def longest_time(names: str | None, partitions: Iterable[SlurmPartition]) -> int | None:
-    """The seconds that one of these partitions gives a job at most; None for no limit.
-
-    Args:
-        names: as sbatch takes them: `a,b`; None for the default one.
-    """
-    wanted = names.split(",") if names is not None else None
-    limits = [
-        one.longest for one in partitions if (one.default if wanted is None else one.name in wanted)
-    ]
-    return None if None in limits else max(filter(None, limits), default=None)
 
 
 def parse_jobs(text: str) -> tuple[SlurmJob, ...]:

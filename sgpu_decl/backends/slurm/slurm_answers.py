@@ -25,12 +25,16 @@ from sgpu_decl.backends.slurm.slurm_limits import (
     SlurmAssociation,
     SlurmLimits,
     enforces_limits,
+    in_order,
+    longest,
     parse_associations,
     parse_qos,
+    setting,
 )
 from sgpu_decl.errors import BackendError
 
 if TYPE_CHECKING:
+    from sgpu_decl.backends.slurm.login_nodes import LoginNodes
     from sgpu_decl.backends.slurm.options import SlurmOptions
     from sgpu_decl.backends.slurm.slurm_commands import SlurmCommands
     from sgpu_decl.model.jsonable import Json
@@ -73,17 +77,48 @@ class SlurmAnswers:
         """Those of this user; none where nobody keeps accounts."""
         with suppress(BackendError):
             user = f"user={self._ask('id', '-un').strip()}"
-            columns = f"format={','.join(ASSOCIATION)}"
-            return parse_associations(self._ask(*_SACCTMGR, "show", "associations", user, columns))
+            show = (*_SACCTMGR, "show", "associations", f"format={','.join(ASSOCIATION)}")
+            mine = self._ask(*show, user)
+            return parse_associations(mine, self._ask(*show, "user=") if mine else "")
         return ()
 
     @cached_property
     def limits(self) -> Mapping[str, SlurmLimits] | None:
         """Those of QOS, by name; None where the cluster does not enforce limits."""
         with suppress(BackendError):
-            if self.associations and enforces_limits(self._ask("scontrol", "show", "config")):
+            if self.associations and enforces_limits(self._config):
                 return parse_qos(self._ask(*_SACCTMGR, "show", "qos", f"format={','.join(QOS)}"))
         return None
+
+    @cached_property
+    def _config(self) -> str:
+        return self._ask("scontrol", "show", "config")
+
+    @property
+    def array_size(self) -> int:
+        """The tasks of an array at most; 1 where the cluster has no arrays. Raises BackendError."""
+        size = setting(self._config, "MaxArraySize")
+        return max(1, int(size)) if size.isdigit() else 1001
+
+    def chosen(self, options: "SlurmOptions") -> Sequence[SlurmPartition]:
+        """The partitions of a run."""
+        if options.partition is None:
+            return [one for one in self.partitions.values() if one.default]
+        names = options.partition.split(",")
+        return [self.partitions[name] for name in names if name in self.partitions]
+
+    def limits_of(
+        self, options: "SlurmOptions", partition: SlurmPartition
+    ) -> Sequence[SlurmLimits]:
+        """The limits that accounting enforces for a run in a partition."""
+        if self.limits is None:
+            return ()
+        return in_order(partition, options.qos, options.account, self.associations, self.limits)
+
+    def longest(self, options: "SlurmOptions") -> tuple[int, str] | None:
+        """The seconds that a job may ask for, and whose limit that is; None for no limit."""
+        ends = [longest(one, self.limits_of(options, one)) for one in self.chosen(options)]
+        return None if None in ends else max(filter(None, ends), default=None)
 
     def _start(self, options: tuple[str, ...]) -> int | None:
         """When Slurm would start a job that is submitted now with these options, in seconds since
@@ -106,12 +141,34 @@ class SlurmAnswers:
         if not self._for_apply() and isinstance(answer := self._kept.cached(question), str):
             self.age = max(self.age, self._kept.age(question))
             return answer
-        said = ask(*words)
+        try:
+            said = ask(*words)
+        except BackendError as error:
+            if words[0] != _SACCTMGR[0] or error.retryable:
+                raise
+            said = ""  # nobody keeps accounts: that is kept, too
         self._kept.remember(question, said)
         return said
 
 
-def cluster_names(options: "SlurmOptions") -> Sequence[str]:
+class ClusterAnswers:
+    """The answers of each cluster. See `SlurmAnswers`."""
+
+    def __init__(self, login_nodes: "LoginNodes", for_apply: Callable[[], bool]) -> None:
+        self._login_nodes = login_nodes
+        self._for_apply = for_apply
+        self._answers: dict[Sequence[str], SlurmAnswers] = {}
+
+    def of(self, options: "SlurmOptions") -> SlurmAnswers:
+        """Those of the cluster of a `backend` block."""
+        names = _cluster_names(options)
+        if names not in self._answers:
+            commands = self._login_nodes.of(options).commands
+            self._answers[names] = SlurmAnswers(commands, names, self._for_apply)
+        return self._answers[names]
+
+
+def _cluster_names(options: "SlurmOptions") -> Sequence[str]:
     """What names the cluster of a `backend` block, and who asks."""
     if options.login is not None:
         # With the folder there: a plan that asks it says whether it can be used.

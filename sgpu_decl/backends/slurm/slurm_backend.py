@@ -10,6 +10,7 @@ from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.slurm.login_nodes import LoginNodes, SlurmLaunches
 from sgpu_decl.backends.slurm.options import SlurmOptions
+from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_launcher import SlurmLauncher
 from sgpu_decl.backends.slurm.slurm_survey import SlurmSurvey
@@ -23,6 +24,7 @@ def open_slurm(context: "BackendContext") -> Backend:
     """Nothing is asked before it is needed."""
     boxes = Boxes()
     nodes = LoginNodes(boxes)
+    answers = ClusterAnswers(nodes, context.for_apply)
     hosts = LaunchHosts(context.state_dir / "slurm-hosts.json")
     launches = SlurmLaunches(context.layout, nodes, NamedHosts(context, hosts, logins_of))
     attempts = SlurmAttempts(launches, context.layout)
@@ -33,8 +35,8 @@ def open_slurm(context: "BackendContext") -> Backend:
         boxes.close()
 
     return Backend(
-        survey=SlurmSurvey(context.pythons, nodes, context.for_apply),
-        launcher=SlurmLauncher(context, launches, attempts),
+        survey=SlurmSurvey(context.pythons, answers),
+        launcher=SlurmLauncher(context, launches, attempts, answers),
         attempts=attempts,
         storage=RemoteStorage(context.layout, attempts, pending, nodes.area_with),
         close=close,

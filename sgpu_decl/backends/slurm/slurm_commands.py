@@ -1,5 +1,6 @@
 """The commands of Slurm, as its user gives them on a login node: https://slurm.schedmd.com/"""
 
+import re
 import subprocess
 import threading
 import time
@@ -26,6 +27,8 @@ _HOW: dict[str, Any] = {
 }  # fmt: skip
 _SQUEUE = ("squeue", "--noheader", "--states=all", "--array", f"--format={JOB_FORMAT}")
 _SACCT = ("sacct", "--allocations", "--noheader", "--parsable2", f"--format={ACCOUNTED}")
+# Such as `AssocMaxSubmitJobLimit`: https://slurm.schedmd.com/job_reason_codes.html
+_LIMIT = re.compile(r"\b(?:Assoc|QOS)\w*SubmitJob\w*")
 _SHOWN = 400  # characters of what a command said
 _AT_ONCE = 500  # jobs of one command: Linux takes 128 KiB as an argument
 # `ESLURM_ALREADY_DONE`, 2021, as an exit status. scancel 22.05 also ends so after it has signalled
@@ -98,6 +101,13 @@ class SlurmCommands:
         said = _words(err or out) or f"it ended with {code}"
         if not self._answers():
             raise self._away(said)
+        if (limit := _LIMIT.search(err)) is not None:
+            raise BackendError(
+                f"`{words[0]}` refuses it by a limit on jobs that wait and run: {limit[0]}",
+                hint="each cell of a matrix is a job, whatever `max_parallel` says: apply again "
+                "when others have ended, select fewer cells, or name another `qos` or `account`",
+                code="slurm_refused",
+            )
         raise BackendError(
             f"`{words[0]}` refuses it: {said}",
             hint="see `partition`, `account`, `qos`, `constraint` and `options` of `backend`",

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from sgpu_decl.backends.node_tracker import tracking_credentials
 from sgpu_decl.backends.remote.launching.delayed_stop import DelayedStop
 from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.slurm.cluster_state import SlurmJob, longest_time, parse_partitions
+from sgpu_decl.backends.slurm.cluster_state import SlurmJob
 from sgpu_decl.backends.slurm.job.launch_files import ARRAY, CANCEL, CLAIM, LAUNCH, LOGS, VALUES
+from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_node_program import SlurmNodeProgram
 from sgpu_decl.backends.slurm.slurm_placement import options_of, planned_placement
@@ -61,9 +63,12 @@ class SlurmLauncher(RemoteLauncher):
         context: "BackendContext",
         launches: "SlurmLaunches",
         attempts: SlurmAttempts,
+        answers: ClusterAnswers,
     ) -> None:
         super().__init__(context, launches, attempts, SlurmNodeProgram(launches))
         self._slurm_attempts = attempts
+        self._answers = answers.of
+        self._cells = Counter[str]()  # by what cells have in common
         self._project = context.project
         self._tasks: dict[str, dict[str, Json]] = {}  # what arrays became, by the token of a launch
 
@@ -78,9 +83,15 @@ class SlurmLauncher(RemoteLauncher):
         self._launches.launch_from(request.record)
 
     def array_of(self, request: LaunchRequest) -> str | None:
-        """Cells of one matrix that ask for the same. What replaces another attempt is alone."""
+        """Cells of one matrix that ask for the same, as many as an array may have tasks:
+        https://slurm.schedmd.com/slurm.conf.html#OPT_MaxArraySize. What replaces another attempt is
+        alone."""
         is_cell = bool(request.ref.address.key) and request.call is None
-        return array_key(request) if is_cell and not request.record.wait_for else None
+        if not is_cell or request.record.wait_for:
+            return None
+        key, size = array_key(request), self._answers(options_of(request.config)).array_size
+        self._cells[key] += 1
+        return f"{key} {(self._cells[key] - 1) // size}"
 
     def stage_joined(self, requests: Sequence[LaunchRequest]) -> None:
         if len(requests) == 1:
@@ -207,11 +218,9 @@ class SlurmLauncher(RemoteLauncher):
 
     def _longest(self, request: LaunchRequest) -> int | None:
         """The seconds of a link of a chain at most."""
-        options, commands = options_of(request.config), self._commands(request.record)
-        if options.chain == 1:
-            return None
-        text = commands.ask("scontrol", "--all", "--oneliner", "show", "partition")
-        return longest_time(options.partition, parse_partitions(text))
+        options = options_of(request.config)
+        most = self._answers(options).longest(options) if options.chain > 1 else None
+        return most[0] if most is not None else None
 
     def _awaited_jobs(
         self, record: LaunchRecord, upstreams: Sequence[Mapping[str, Any]]

@@ -5,14 +5,16 @@ partitions (https://slurm.schedmd.com/resource_limits.html).
 a version lacks has no limit.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from sgpu_decl.backends.slurm.cluster_state import SlurmPartition, parse_seconds
 from sgpu_decl.frozen_dataclass import dataclass
 
 QOS = ("Name", "Flags", "GrpTRES", "MaxTRES", "MaxTRESPU", "MaxWall")
-ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "GrpTRES", "MaxTRES", "MaxWall")
+ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "GrpTRES", "MaxTRES", "MaxWall",
+               "ParentName")  # fmt: skip
 """The columns to ask for, as `format=` takes them."""
 
 
@@ -26,12 +28,19 @@ class SlurmLimits:
         most: by the name of a resource (`gres/gpu`, `gres/gpu:h100`, `node`, `cpu`), how much a job
             may ask for: the smallest of what a job, a user and all jobs together may have.
         flags: of a QOS.
+        above: the limits of the accounts above an association, which hold, too.
     """
 
     owner: str
     wall: int | None = None
     most: Mapping[str, int] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
+    above: tuple["SlurmLimits", ...] = ()
+
+    @property
+    def places(self) -> tuple["SlurmLimits", ...]:
+        """It and those above, which hold together."""
+        return (self, *self.above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,29 +63,44 @@ def parse_qos(text: str) -> dict[str, SlurmLimits]:
     }
 
 
-def parse_associations(text: str) -> tuple[SlurmAssociation, ...]:
-    """The associations of a user, from `sacctmgr show associations`."""
+def parse_associations(text: str, accounts: str = "") -> tuple[SlurmAssociation, ...]:
+    """The associations of a user, from `sacctmgr show associations`; of `accounts`, which says the
+    same of those without a user, the limits of the accounts above."""
+    known = {row["Account"]: row for row in _rows(accounts) if row.get("Account")}
+
+    def above(name: str) -> Iterator[SlurmLimits]:
+        left = dict(known)  # each once, whatever is said
+        while row := left.pop(name, None):
+            yield _limits(f"the account `{name}`", row)
+            name = row.get("ParentName", "")
+
     return tuple(
         SlurmAssociation(
             account=row["Account"],
             partition=row.get("Partition", ""),
             qos=tuple(filter(None, row.get("QOS", "").split(","))),
-            default_qos=row.get("Def QOS", ""),
-            limits=_limits(f"the account `{row['Account']}`", row),
+            # Without a default, the only one: https://slurm.schedmd.com/qos.html
+            default_qos=row.get("Def QOS") or row.get("QOS", ""),
+            limits=replace(
+                _limits(f"the account `{row['Account']}`", row), above=tuple(above(row["Account"]))
+            ),
         )
         for row in _rows(text)
         if row.get("Account")
     )
 
 
+def setting(config: str, name: str) -> str:
+    """A setting of `scontrol show config`; empty where a version has none of that name."""
+    found = re.search(rf"^{name}\s*= *(.*)$", config, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
 def enforces_limits(config: str) -> bool:
-    """Whether `scontrol show config` says that limits hold: without it they are numbers alone
+    """Whether limits hold: without it they are numbers alone
     (https://slurm.schedmd.com/slurm.conf.html#OPT_AccountingStorageEnforce)."""
-    for line in config.split("\n"):
-        name, _, value = line.partition("=")
-        if name.strip() == "AccountingStorageEnforce":
-            return not {"limits", "safe", "all"}.isdisjoint(value.strip().lower().split(","))
-    return False
+    enforced = setting(config, "AccountingStorageEnforce").lower().split(",")
+    return not {"limits", "safe", "all"}.isdisjoint(enforced)
 
 
 def in_order(
@@ -106,7 +130,9 @@ def exceeded(resources: Mapping[str, int], limits: Sequence[SlurmLimits]) -> Ite
     """In words, what of the `resources` of a job it may never get. The first place that has a
     limit decides."""
     for name, amount in sorted(resources.items()):
-        place = next((one for one in limits if name in one.most), None)
+        first = next((one for one in limits if any(name in at.most for at in one.places)), None)
+        places = [at for at in first.places if name in at.most] if first is not None else []
+        place = min(places, key=lambda one: one.most[name], default=None)
         if place is not None and amount > place.most[name]:
             what = name.removeprefix("gres/").replace("gpu:", "GPUs of the type ")
             what = {"gpu": "GPUs", "node": "nodes", "cpu": "processors"}.get(what, what)

@@ -21,10 +21,9 @@ from sgpu_decl.backends.slurm.cluster_state import (
     SlurmNode,
     SlurmPartition,
     gpu_type,
-    longest_time,
 )
-from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers, cluster_names
-from sgpu_decl.backends.slurm.slurm_limits import SlurmLimits, exceeded, in_order, longest
+from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers, SlurmAnswers
+from sgpu_decl.backends.slurm.slurm_limits import exceeded
 from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of, options_of
 from sgpu_decl.backends.slurm.submission import link_seconds, resource_options, time_limit
 from sgpu_decl.diagnostics.amounts import duration
@@ -40,7 +39,6 @@ from sgpu_decl.model.plan import PlanPlatform
 from sgpu_decl.model.ray_size import NodeShape
 
 if TYPE_CHECKING:
-    from sgpu_decl.backends.slurm.login_nodes import LoginNodes
     from sgpu_decl.backends.slurm.options import SlurmOptions
     from sgpu_decl.config.backend import BackendOptions
     from sgpu_decl.config.run import RunConfig
@@ -62,23 +60,9 @@ class SlurmSurvey(RemoteSurvey):
 
     sent = (*RemoteSurvey.sent, "dependencies")
 
-    def __init__(
-        self,
-        pythons: Callable[[], Pythons],
-        login_nodes: "LoginNodes",
-        for_apply: Callable[[], bool],
-    ) -> None:
+    def __init__(self, pythons: Callable[[], Pythons], answers: ClusterAnswers) -> None:
         super().__init__(pythons)
-        self._login_nodes = login_nodes
-        self._for_apply = for_apply
-        self._answers: dict[Sequence[str], SlurmAnswers] = {}
-
-    def _cluster(self, options: "SlurmOptions") -> SlurmAnswers:
-        names = cluster_names(options)
-        if names not in self._answers:
-            commands = self._login_nodes.of(options).commands
-            self._answers[names] = SlurmAnswers(commands, names, self._for_apply)
-        return self._answers[names]
+        self._cluster = answers.of
 
     def placement(self, config: "RunConfig") -> tuple[Placement | None, Sequence[Diagnostic]]:
         fit = self._fit(config)
@@ -89,8 +73,9 @@ class SlurmSurvey(RemoteSurvey):
         nodes, ranks = f"{fit.groups} node", f"{fit.ranks} rank"
         words = f"{nodes}{'s' * (fit.groups > 1)} \N{MULTIPLICATION SIGN} "
         cluster = self._cluster(options)
-        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, cluster.partitions)}"
-        link = longest_time(options.partition, cluster.partitions.values())
+        words += f"{ranks}{'s' * (fit.ranks > 1)}, {_in(options, cluster)}"
+        most = cluster.longest(options)
+        link = most[0] if most is not None else None
         start = cluster.start(tuple(resource_options(config, chosen, link)))
         if start is not None:
             words += f"; {_start_words(start)}"
@@ -115,7 +100,7 @@ class SlurmSurvey(RemoteSurvey):
         options = options_of(config)
         names = options.partition or ""
         with suppress(BackendError):
-            chosen = _chosen(options, self._cluster(options).partitions)
+            chosen = self._cluster(options).chosen(options)
             names = ",".join(one.name for one in chosen)
         if options.login is not None:
             names = f"{options.login} ({names})" if names else options.login
@@ -134,7 +119,7 @@ class SlurmSurvey(RemoteSurvey):
                 count[1] += node.free(name)
         return [
             GpuOffer(type=kind, gpus=up_to(total), free=free, total=total,
-                     where=_in(options, self._cluster(options).partitions))
+                     where=_in(options, self._cluster(options)))
             for kind, (total, free) in counts.items()
         ]  # fmt: skip
 
@@ -199,7 +184,7 @@ class SlurmSurvey(RemoteSurvey):
         partitions, mine = cluster.partitions, cluster.associations
         accounts = {one.account for one in mine}
         qualities = {name for one in mine for name in one.qos}
-        if not _chosen(options, partitions) and options.partition is None:
+        if not cluster.chosen(options) and options.partition is None:
             yield Diagnostic(
                 code="unknown_slurm_name",
                 summary="the cluster has no default partition",
@@ -221,13 +206,13 @@ class SlurmSurvey(RemoteSurvey):
 
     def _closed_to(self, options: "SlurmOptions", places: Places) -> Iterator[Diagnostic]:
         """The account or QOS that no partition of the run takes."""
-        partitions = self._cluster(options).partitions
-        chosen = _chosen(options, partitions)
+        cluster = self._cluster(options)
+        partitions, chosen = cluster.partitions, cluster.chosen(options)
         for field in ("account", "qos"):
             name = getattr(options, field)
             if name is None or not chosen or any(_takes(one, field, name) for one in chosen):
                 continue
-            where = _in(options, partitions)
+            where = _in(options, cluster)
             allowed = sorted({one for item in chosen for one in item.allowed.get(field, ())})
             others = [one.name for one in partitions.values() if _takes(one, field, name)]
             hint = f"it takes {', '.join(f'`{one}`' for one in allowed)}; " if allowed else ""
@@ -241,7 +226,8 @@ class SlurmSurvey(RemoteSurvey):
     def _limits(
         self, config: "RunConfig", options: "SlurmOptions", places: Places
     ) -> Iterator[Diagnostic]:
-        chosen, seconds = _chosen(options, self._cluster(options).partitions), time_limit(config)
+        cluster, seconds = self._cluster(options), time_limit(config)
+        chosen, most = cluster.chosen(options), cluster.longest(options)
         names = ", ".join(f"`{one.name}`" for one in chosen)
         place = places.get("backend.partition") or places.get("backend")
         if chosen and not any(one.works for one in chosen):
@@ -252,12 +238,9 @@ class SlurmSurvey(RemoteSurvey):
                 place=place,
                 hint="`sinfo --summarize` shows the others",
             )
-        limits = {one.name: self._limits_of(options, one) for one in chosen}
-        ends = [longest(one, limits[one.name]) for one in chosen]
-        most = max(filter(None, ends), default=None)
         if options.chain > 1:
-            yield from _chain(config, places, most[0] if most and None not in ends else None)
-        elif seconds is not None and most is not None and None not in ends and seconds > most[0]:
+            yield from _chain(config, places, most)
+        elif seconds is not None and most is not None and seconds > most[0]:
             yield Diagnostic(
                 code="over_time_limit",
                 summary=f"the run needs {duration(seconds)} with its grace and its start, and "
@@ -265,7 +248,7 @@ class SlurmSurvey(RemoteSurvey):
                 place=places.get("timeout"),
                 hint="write a shorter `timeout`, name another partition, or let the run go on "
                 "after each end: `chain` in `backend`, with `resume: auto`"
-                + ("; or name another `qos`" if limits[chosen[0].name] else ""),
+                + ("; or name another `qos`" if cluster.limits_of(options, chosen[0]) else ""),
             )
         usual = {one.usual or one.longest for one in chosen} - {None}
         if seconds is None and usual:
@@ -278,25 +261,15 @@ class SlurmSurvey(RemoteSurvey):
                 hint="write a `timeout`",
             )
 
-    def _limits_of(
-        self, options: "SlurmOptions", partition: SlurmPartition
-    ) -> Sequence[SlurmLimits]:
-        """The limits that accounting enforces for a run there."""
-        known = self._cluster(options).limits
-        if known is None:
-            return ()
-        mine = self._cluster(options).associations
-        return in_order(partition, options.qos, options.account, mine, known)
-
     def _over_limits(
         self, options: "SlurmOptions", places: Places, fit: NodeFit
     ) -> Iterator[Diagnostic]:
         """What a run asks for that none of its partitions may ever give it."""
-        chosen = _chosen(options, self._cluster(options).partitions)
+        chosen = self._cluster(options).chosen(options)
         resources = fit.placement(options).resources
         over: list[str] = []
         for partition in chosen:
-            limits = self._limits_of(options, partition)
+            limits = self._cluster(options).limits_of(options, partition)
             found = list(exceeded(resources, limits))
             if partition.nodes is not None and fit.groups > partition.nodes:
                 found.append(
@@ -345,7 +318,7 @@ class SlurmSurvey(RemoteSurvey):
                 hint="it starts as soon as there is room",
             )
             return
-        where = _in(options, self._cluster(options).partitions)
+        where = _in(options, self._cluster(options))
         offers = ", ".join(f"{one.total} {one.type}" for one in self.offers(options)) or "no GPUs"
         yield Diagnostic(
             code="never_fits",
@@ -357,7 +330,7 @@ class SlurmSurvey(RemoteSurvey):
 
     def _nodes_of(self, options: "SlurmOptions") -> Sequence[SlurmNode]:
         """The nodes of the partitions of a run."""
-        names = {one.name for one in _chosen(options, self._cluster(options).partitions)}
+        names = {one.name for one in self._cluster(options).chosen(options)}
         return [node for node in self._cluster(options).nodes if names & node.partitions]
 
     def _fit(self, config: "RunConfig") -> NodeFit | None:
@@ -393,9 +366,11 @@ def _start_words(start: int) -> str:
     return f"Slurm would start it at {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _chain(config: "RunConfig", places: Places, most: int | None) -> Iterator[Diagnostic]:
-    """What is to be said of a run whose job goes on past its time limit, in a partition that gives
-    it so many seconds each time."""
+def _chain(
+    config: "RunConfig", places: Places, most: tuple[int, str] | None
+) -> Iterator[Diagnostic]:
+    """What is to be said of a run whose job goes on past its time limit, where somebody's
+    limit gives it so many seconds each time."""
     chain = options_of(config).chain
     place = places.get("backend.chain")
     if config.resume is None:
@@ -408,27 +383,19 @@ def _chain(config: "RunConfig", places: Places, most: int | None) -> Iterator[Di
         )
     if most is None or config.timeout is None:
         return
-    each = link_seconds(config, most)
+    each = link_seconds(config, most[0])
     whole = ceil(config.timeout.seconds / each) if each else None
     if whole is None or whole > chain:
         yield Diagnostic(
             code="over_time_limit",
-            summary=f"{chain} links of {duration(each)} are shorter than `timeout`: the partition "
-            f"gives {duration(most)}, of which its grace and its start are taken",
+            summary=f"{chain} links of {duration(each)} are shorter than `timeout`: {most[1]} "
+            f"gives {duration(most[0])}, of which its grace and its start are taken",
             place=place,
             hint=f"write `chain: {whole}`" if whole else "name another partition",
         )
 
 
-def _chosen(
-    options: "SlurmOptions", partitions: Mapping[str, SlurmPartition]
-) -> Sequence[SlurmPartition]:
-    if options.partition is None:
-        return [one for one in partitions.values() if one.default]
-    return [partitions[name] for name in options.partition.split(",") if name in partitions]
-
-
-def _in(options: "SlurmOptions", partitions: Mapping[str, SlurmPartition]) -> str:
-    names = ", ".join(f"`{one.name}`" for one in _chosen(options, partitions))
+def _in(options: "SlurmOptions", cluster: SlurmAnswers) -> str:
+    names = ", ".join(f"`{one.name}`" for one in cluster.chosen(options))
     there = f" of `{options.login}`" if options.login is not None else ""
     return f"Slurm's partition {names}{there}"

@@ -9,6 +9,7 @@ from sgpu_decl.backends.slurm.slurm_limits import (
     longest,
     parse_associations,
     parse_qos,
+    setting,
 )
 
 # What `sacctmgr --parsable2 show qos` says without `format`: of NERSC's Perlmutter, as the tests of
@@ -91,6 +92,31 @@ def test_the_first_place_that_has_a_limit_decides() -> None:
     assert order[2].most == {"gres/gpu": 6}
 
 
+# slurmdbd 22.05 of Debian, with `user=root` and with `user=`.
+MINE = """\
+Account|Partition|QOS|Def QOS|GrpTRES|MaxTRES|MaxWall|ParentName
+sub||normal|||||
+root||normal|||||
+"""
+ACCOUNTS = """\
+Account|Partition|QOS|Def QOS|GrpTRES|MaxTRES|MaxWall|ParentName
+root||normal|||||
+vision||normal||gres/gpu=1|||root
+sub||normal||gres/gpu=4,node=2|||vision
+"""
+
+
+def test_accounts_above_limit_a_job_together_and_the_only_qos_is_its_own() -> None:
+    known = {"normal": SlurmLimits(owner="q", wall=7200)}
+    order = in_order(partition(), None, "sub", parse_associations(MINE, ACCOUNTS), known)
+
+    assert list(exceeded({"gres/gpu": 2, "node": 3, "cpu": 99}, order)) == [
+        "needs 2 GPUs, and the account `vision` allows 1",
+        "needs 3 nodes, and the account `sub` allows 2",
+    ]
+    assert longest(partition(), order) == (7200, "q")
+
+
 def test_the_time_of_a_job_is_the_least_of_its_partition_and_its_accounting() -> None:
     week = SlurmLimits(owner="the QOS `long`", wall=604_800)
     freed = SlurmLimits(owner="q", wall=604_800, flags=frozenset({"PartitionTimeLimit"}))
@@ -108,3 +134,4 @@ def test_limits_count_where_slurm_enforces_them() -> None:
     assert not enforces_limits("AccountingStorageEnforce = associations\n")
     assert not enforces_limits("AccountingStorageEnforce = none\n")
     assert not enforces_limits("")
+    assert setting("MaxArraySize            = 1001\nMax = 2", "MaxArraySize") == "1001"

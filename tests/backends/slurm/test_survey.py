@@ -97,6 +97,9 @@ def test_accounts_and_their_limits_are_checked_where_there_is_accounting(
     assert over["summary"].startswith("needs 4 GPUs, and the QOS `high` allows 2")
     late = checks(bench, timeout="3h", backend={"account": "vision"})["over_time_limit"]
     assert "the account `vision` gives 2 h" in late["summary"]
+    block = {"account": "vision", "chain": 2}
+    links = checks(bench, timeout="5h", resume="auto", backend=block)["over_time_limit"]
+    assert links["hint"] == "write `chain: 3`"
 
 
 @pytest.mark.usefixtures("accounting")
