@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sgpu_decl.backends.base import Survey
+from sgpu_decl.config.cross_field import ORIGINS
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import NoPython, Pythons, interpreter_of
@@ -83,7 +84,7 @@ class RemoteSurvey(Survey):
     """Nodes have the Python that ranks use. An environment is made by one of this machine, and
     sent."""
 
-    sent: tuple[str, ...] = ("snapshot", "lock", "requirements")
+    sent: tuple[str, ...] = ORIGINS
     """The fields of `env` that lead to an environment which is made here."""
 
     def __init__(self, pythons: Callable[[], Pythons]) -> None:

@@ -58,8 +58,6 @@ _UNSUPPORTED = {
 class SlurmSurvey(RemoteSurvey):
     """See `Survey`."""
 
-    sent = (*RemoteSurvey.sent, "dependencies")
-
     def __init__(self, pythons: Callable[[], Pythons], answers: ClusterAnswers) -> None:
         super().__init__(pythons)
         self._cluster = answers.of

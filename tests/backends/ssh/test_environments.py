@@ -19,6 +19,7 @@ from sgpu_decl.environments.environment_store import EnvironmentStore
 from sgpu_decl.errors import BackendError
 from sgpu_decl.model.step_progress import Quiet
 from sgpu_decl.testing.contracts.backend_bench import BackendBench
+from tests.content.conftest import pack_wheel
 from tests.ssh_server import SshServer
 
 
@@ -36,7 +37,7 @@ def environment(folder: Path, word: str) -> Path:
 
 
 @pytest.mark.expensive
-def test_ranks_on_a_box_have_the_packages_of_a_snapshot(
+def test_ranks_on_a_box_have_the_packages_of_a_snapshot_or_those_that_are_declared(
     server: SshServer, bench: BackendBench, tmp_path: Path
 ) -> None:
     python = environment(tmp_path / "venv", "snapped")
@@ -58,6 +59,11 @@ def test_ranks_on_a_box_have_the_packages_of_a_snapshot(
     assert sorted((server.home / "sgpu/packs").iterdir()) == packs
     changes = bench.done("plan", "-o", "json").data["changes"]
     assert {change["action"] for change in changes} == {"no_op"}
+
+    wheel = pack_wheel(tmp_path, "mine", "2.0", {"mine.py": "WORD = 'declared'\n"})
+    bench.declare("main", env={"dependencies": [str(wheel)]})
+    assert bench.ran()["state"] == "succeeded"
+    assert bench.results() == [(0, "declareddeclared")]
 
 
 @pytest.fixture

@@ -42,6 +42,9 @@ _NOTICED = 300.0  # seconds that two clocks may differ without a word
 class DatabricksSurvey(RemoteSurvey):
     """What a workspace offers."""
 
+    # The platform itself installs dependencies.
+    sent = tuple(name for name in RemoteSurvey.sent if name != "dependencies")
+
     def __init__(self, workspaces: Workspaces, pythons: Callable[[], Pythons]) -> None:
         super().__init__(pythons)
         self._workspaces = workspaces

@@ -71,8 +71,6 @@ class RaySurvey(RemoteSurvey):
         lineage: gives that of the project's state.
     """
 
-    sent = (*RemoteSurvey.sent, "dependencies")
-
     def __init__(
         self,
         pythons: Callable[[], Pythons],
