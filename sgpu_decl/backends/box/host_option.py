@@ -10,7 +10,12 @@ from sgpu_decl.config.text_types import problem
 
 def _host(text: str) -> str:
     if not names_host(text):
-        raise problem("bad_host", "{path} is no name of a host", "write a name that `ssh` takes")
+        raise problem(
+            "bad_host",
+            "{path} is no name of a host",
+            "write a name that `ssh` takes, without spaces and no `-` first: `Host` in "
+            "`~/.ssh/config` gives a machine one",
+        )
     return text
 
 

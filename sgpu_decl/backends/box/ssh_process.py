@@ -40,6 +40,7 @@ _OPTIONS = (
     "ForwardX11=no",
     "RequestTTY=no",
     "RemoteCommand=none",
+    "LogLevel=ERROR",  # its reasons, without the banner of the host
 )
 # Before the others: of options that are given twice, the first holds. A forwarding of a kept
 # connection would stay when this process is gone.
@@ -147,10 +148,12 @@ class SshProcess:
             stderr=self._said,
             start_new_session=True,  # Ctrl-C is for this program alone
         )
+        self._heard = 0  # bytes of what ssh said that are of no interest any more
         self._buffer = b""
         self._deadline = time.monotonic() + LOGIN
         try:
             self.hello = self._login(python, root)
+            self._heard = os.fstat(self._said.fileno()).st_size
         except BaseException:
             self.close()
             raise
@@ -203,11 +206,16 @@ class SshProcess:
         self._said.close()
 
     def _login(self, python: str | None, root: str) -> dict[str, Any]:
-        found = self._first_answer()
-        if "agent" in found:
-            digest, data = agent_zip()
-            self._write(f"{len(data):016d} {digest}".encode() + data)
+        try:
             found = self._first_answer()
+            if "agent" in found:
+                digest, data = agent_zip()
+                self._write(f"{len(data):016d} {digest}".encode() + data)
+                found = self._first_answer()
+        except TimeoutError as error:
+            raise self._failed(f"there was no answer within {LOGIN:.0f} s") from error
+        except BrokenPipeError as error:
+            raise self._failed(None) from error
         if found.get("python", "") is None:
             named = f"`{python}` is not, or is older than 3.10" if python else "it has none"
             raise BackendError(
@@ -230,16 +238,13 @@ class SshProcess:
         return found
 
     def _first_answer(self) -> dict[str, Any]:
-        """The next marked line, after whatever a login prints."""
+        """The next marked line, after whatever a login prints. Raises TimeoutError."""
         mark = MARK.encode()
-        try:
-            while mark not in self._buffer or b"\n" not in self._buffer.partition(mark)[2]:
-                if len(self._buffer) > _NOISE and mark not in self._buffer:
-                    raise self._failed("its login prints without an end")
-                if not self._more():
-                    raise self._failed(None)
-        except (TimeoutError, BrokenPipeError) as error:
-            raise self._failed(str(error)) from error
+        while mark not in self._buffer or b"\n" not in self._buffer.partition(mark)[2]:
+            if len(self._buffer) > _NOISE and mark not in self._buffer:
+                raise self._failed("its login prints without an end")
+            if not self._more():
+                raise self._failed(None)
         line, _, self._buffer = self._buffer.partition(mark)[2].partition(b"\n")
         try:
             found = json.loads(line)
@@ -250,12 +255,17 @@ class SshProcess:
         return found
 
     def _failed(self, why: str | None) -> BackendError:
-        """The error of a login: in ssh's own words, where it has some."""
-        words = (self._words() or why or "it ended without a word").removeprefix("ssh: ")
+        """The error of a login: in ssh's own words, where it has some, or in those of the shell."""
+        words = self._words()
+        if not words:
+            printed = _last_lines(self._buffer, 1)
+            words = why or "its shell ended and ran nothing"
+            words += f"; it printed `{printed}`" if printed else ""
         error = BackendError(
             f"cannot reach `{self._host}` by ssh: {words}",
-            hint=f"`ssh {shlex.quote(self._host)} true` must work without a question: it asks "
-            "whether a new host is the right one, and says what is wrong",
+            hint=f"`ssh {shlex.quote(self._host)} echo ok` must print `ok` without a question: it "
+            "says what is wrong, and asks whether a new host is the right one; `ssh-add` takes the "
+            "passphrase of a key",
             code=UNREACHABLE,
         )
         error.retryable = True
@@ -268,16 +278,14 @@ class SshProcess:
         )
 
     def _words(self) -> str:
-        """The last line that ssh, or a program there, wrote to stderr."""
+        """What ssh, or a program there, wrote to stderr last."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             try:
                 self._process.wait(0.5)  # ssh writes why, and ends
             except subprocess.TimeoutExpired:
                 return ""
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return "".join(filter(str.isprintable, said[-1]))[:_SHOWN] if said else ""
+        self._said.seek(self._heard)
+        return _last_lines(self._said.read())
 
     def _read(self, size: int) -> bytes:
         parts, left = [], size
@@ -311,6 +319,18 @@ class SshProcess:
             if not select.select([], [stdin], [], patience)[1]:
                 raise TimeoutError("it takes nothing any more")
             view = view[os.write(stdin.fileno(), view) :]
+
+
+def _last_lines(text: bytes, most: int = 3) -> str:
+    """The last lines that say something: the first of them names the line of a configuration that
+    is wrong. What ssh says of a connection that another process keeps at this moment is no reason.
+    (It drops what a jump host says, since it keeps its own connection: see `ControlPersist` in
+    `ssh_proxy_connect` of https://github.com/openssh/openssh-portable/blob/master/sshconnect.c)"""
+    lines = text.decode(errors="replace").split("\n")
+    lines = ["".join(filter(str.isprintable, line)).strip() for line in lines]
+    said = [line.removeprefix("ssh: ") for line in lines if line]
+    said = [line for line in said if not line.startswith("ControlSocket ")]
+    return "; ".join(said[-most:])[:_SHOWN]
 
 
 def _command(

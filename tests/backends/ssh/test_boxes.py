@@ -65,6 +65,30 @@ def test_a_login_that_prints_is_understood(server: SshServer, box: Box) -> None:
 
     assert box.ask("facts")["free"] > 0
 
+    box.close()
+    for text, words in [
+        ("echo maintenance tonight; exit", "ran nothing; it printed `maintenance tonight`\n"),
+        ("echo no terminal >&2; exit 1", "by ssh: no terminal\n"),
+    ]:
+        shell.write_text(text)
+        with pytest.raises(BackendError, match=words):
+            box.ask("facts")
+
+
+def test_settings_of_the_user_for_sessions_of_their_own_do_not_hold(
+    server: SshServer, box: Box
+) -> None:
+    config = server.folder / "ssh_config"
+    own = f"RemoteCommand top\nRequestTTY force\nLogLevel QUIET\nControlPath {server.folder}/own\n"
+    config.write_text(f"{own}ControlMaster yes\n{config.read_text()}")
+    assert box.ask("facts")["free"] > 0
+    assert not (server.folder / "own").exists()
+
+    box.close()
+    config.write_text(f"{config.read_text()}\nHost *\n  Prot 22\n")
+    with pytest.raises(BackendError, match=r"line \d+: Bad configuration option: prot; "):
+        box.ask("facts")
+
 
 @pytest.mark.parametrize("known", [None, "another"])
 def test_a_host_that_is_not_the_known_one_is_refused(
@@ -79,7 +103,7 @@ def test_a_host_that_is_not_the_known_one_is_refused(
     with pytest.raises(BackendError, match="Host key verification failed") as refused:
         box.ask("facts")
 
-    assert "`ssh box true`" in (refused.value.hint or "")
+    assert "`ssh box echo ok`" in (refused.value.hint or "")
     assert not (server.home / "sgpu").exists()
 
 
