@@ -141,6 +141,16 @@ class SshHost:
         finally:
             fill.unlink()
 
+    @contextmanager
+    def noexec_home(self) -> Iterator[None]:
+        """Have its home run no programs for a while."""
+        inside = ["nsenter", "--mount", f"--target={self._first()}", "mount", "-o"]
+        try:
+            run(*inside, "remount,bind,noexec", "/mnt/home")
+            yield
+        finally:
+            run(*inside, "remount,bind,exec", "/mnt/home")
+
     def processes(self, word: str) -> Sequence[int]:
         """Its processes that have a word in their command line or environment, by the pids of this
         machine."""

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 def facts(root: str, _message: dict[str, Any], _content: object) -> tuple[dict[str, Any], bytes]:
     """What plans need to know of it now: `gpus` in the order of the PCI bus, each with `index`,
     `name`, `memory` and `uuid`; `users` of GPUs, in words by `index`; `free` bytes on the disk of
-    the root; `time` by its clock; sizes for Ray; what its kernel lacks."""
+    the root, and whether that runs no programs; `time` by its clock; sizes for Ray; what its kernel
+    lacks."""
     found, users = _asked_apart()
     lacking = kernel_features.shortcomings()
     return {
         "gpus": found,
         "users": users,
         "free": shutil.disk_usage(root).free,
+        "noexec": bool(os.statvfs(root).f_flag & os.ST_NOEXEC),
         "time": time.time(),
         "store": default_store(),
         "shm": shared_memory(),

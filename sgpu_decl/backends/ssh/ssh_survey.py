@@ -24,7 +24,7 @@ from sgpu_decl.backends.remote.remote_survey import (
 from sgpu_decl.backends.secret_resolution import missing_secrets
 from sgpu_decl.backends.ssh.options import SshOptions
 from sgpu_decl.backends.tracker_request import missing_mlflow, store_of
-from sgpu_decl.diagnostics.amounts import size
+from sgpu_decl.diagnostics.amounts import duration, size
 from sgpu_decl.diagnostics.diagnostic import Diagnostic, Severity
 from sgpu_decl.diagnostics.place import Place
 from sgpu_decl.environments.interpreters import Pythons
@@ -130,6 +130,7 @@ class SshSurvey(RemoteSurvey):
         )
         for box in boxes:
             found += self._of_box(box, places)
+            found += self._noexec(config, box, places)
             found += self._missing_mlflow(config, box, places, called=called) if alone else ()
             if config.type.kind is not GPUType.CPU:
                 devices = partial(devices_of, box)
@@ -155,8 +156,9 @@ class SshSurvey(RemoteSurvey):
             yield Diagnostic(
                 code="host_clock",
                 severity=Severity.WARNING,
-                summary=f"the clock of {_words(box)} is {abs(facts['ahead']):.0f} s off this one: "
-                "times of its runs are by that clock",
+                summary=f"the clock of {_words(box)} is {duration(abs(facts['ahead']))} "
+                f"{'ahead of' if facts['ahead'] > 0 else 'behind'} this one: times of its runs are "
+                "by that clock",
                 place=place,
                 hint="have both set by NTP",
             )
@@ -176,6 +178,22 @@ class SshSurvey(RemoteSurvey):
                 summary=f"{_words(box)}: {facts['lacks']}",
                 place=place,
                 hint="in a container, allow these system calls in its seccomp profile",
+            )
+
+    def _noexec(
+        self, config: "RunConfig", box: Box, places: Mapping[str, Place]
+    ) -> Iterator[Diagnostic]:
+        """That compiled modules of an environment do not load there: Linux maps no code from such
+        a file system, see `MS_NOEXEC` in https://man7.org/linux/man-pages/man2/mount.2.html"""
+        if config.env.origins and box.facts["noexec"]:
+            yield Diagnostic(
+                code="storage_unusable",
+                severity=Severity.WARNING,
+                summary=f"`{box.hello['root']}` on {_words(box)} is mounted with `noexec`: "
+                "compiled modules of an environment, such as those of torch, do not load there",
+                place=_place(places),
+                hint="name a folder on another disk with `backend.storage`, or leave out "
+                f"`env.{config.env.origins[0]}`: ranks use the Python of the machine then",
             )
 
     def _missing_mlflow(

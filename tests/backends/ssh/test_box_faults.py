@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sgpu_decl.testing.contracts.backend_bench import BackendBench, BackendCase
+from tests.content.conftest import pack_wheel
 from tests.ssh_hosts import GATE, SshHost, SshHosts
 from tests.support import until
 
@@ -120,3 +121,17 @@ def test_a_tmp_without_room_is_named(bench: BackendBench, box: SshHost) -> None:
     assert refused.error["code"] == "no_room", refused
     assert "`/tmp" in refused.error["message"]
     assert bench.ran()["state"] == "succeeded"
+
+
+def test_a_home_that_runs_no_programs_holds_runs_and_no_compiled_modules(
+    bench: BackendBench, box: SshHost, tmp_path: Path
+) -> None:
+    bench.declare("value", args={"gate": GATE})
+    with box.noexec_home():
+        assert bench.ran()["state"] == "succeeded"
+        env = {"dependencies": [str(pack_wheel(tmp_path, "mine", "1.0", {"mine.py": ""}))]}
+        bench.declare("value", args={"gate": GATE}, env=env)
+        (check,) = bench.done("plan", "-o", "json").data["checks"]
+
+    assert (check["id"], check["severity"]) == ("storage_unusable", "warning")
+    assert "on `gpu1` is mounted with `noexec`" in check["summary"]
