@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from sgpu_decl.agent.node.missing_variables import interface_to
+from sgpu_decl.agent.host.interfaces import interface_to
 from sgpu_decl.agent.probe.libraries import COLLECTIVE, run_program
 
 TYPE_CHECKING = False

@@ -11,6 +11,7 @@ import os
 from binascii import crc32
 
 from sgpu_decl.agent.attempt import attempt_files
+from sgpu_decl.agent.host.interfaces import name_interface
 from sgpu_decl.agent.host.ports import claim_port
 from sgpu_decl.agent.several_nodes.node_group import Node
 
@@ -25,7 +26,8 @@ MEETING = "meeting.json"
 def host_node(
     message: Mapping[str, Any], folder: str, spec: Mapping[str, Any]
 ) -> tuple[Node, dict[str, Any]]:
-    """Which node this is, and the spec with the key of the run.
+    """Which node this is, and the spec with the key of the run. Programs that this one starts find
+    by which interface others are reached.
 
     Args:
         message: has `number`, `count`, the `address` of the first, and `turns` (see `Node`); for
@@ -41,6 +43,7 @@ def host_node(
         met = {"port": port, "key": os.urandom(32).hex()}
         attempt_files.write_atomic(folder, MEETING, attempt_files.encode(met))
         message = {**message, **met}
+    name_interface(os.environ, message["address"])
     node = Node(
         message["number"], message["count"], message["address"], message["port"],
         spec_hash=spec["token"], turns=message["turns"], own_folder=True,

@@ -73,12 +73,14 @@ def test_a_gang_starts_is_watched_and_leaves_its_files_as_one(
     hosts: SshHosts, bench: BackendBench
 ) -> None:
     (bench.project / "train.py").write_text(
-        "import os, pathlib\n"
+        "import os, pathlib, socket\n"
         "def main():\n"
         "    rank, folder = os.environ['RANK'], pathlib.Path(os.environ['SGPU_OUTPUT_DIR'])\n"
         "    print('hello', rank, flush=True)\n"
         "    (folder / rank).write_text(rank)\n"
         "    (folder / 'same').write_text(os.environ['NODE_RANK'])\n"
+        "    interfaces = {name for _, name in socket.if_nameindex()}\n"
+        "    assert os.environ['GLOO_SOCKET_IFNAME'] in interfaces - {'lo'}\n"
         "    return [os.environ[n] for n in ('LOCAL_RANK', 'NODE_RANK', 'MASTER_ADDR')]\n"
     )
     bench.declare("main")

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 
 from sgpu_decl.agent.attempt.attempt_files import encode
-from sgpu_decl.agent.node.missing_variables import address_towards
+from sgpu_decl.agent.host.interfaces import address_towards
 from sgpu_decl.backends.slurm.job.launch_files import JOB_LOG, REFUSED, node_logs, read_file
 
 TYPE_CHECKING = False

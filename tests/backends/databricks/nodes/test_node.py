@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sgpu_decl.agent.node.missing_variables import interface_to
+from sgpu_decl.agent.host.interfaces import interface_to
 from sgpu_decl.agent.system.processes import carriers
 from sgpu_decl.content.store.pack_writer import send
 from sgpu_decl.model.call import Call, Pickled
