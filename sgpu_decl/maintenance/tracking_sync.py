@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sgpu_decl.diagnostics.masks import mask
 from sgpu_decl.distribution import extra_command
 from sgpu_decl.errors import BackendError, NotFound, SgpuError
+from sgpu_decl.runs.table_rows import mlflow_link
 from sgpu_decl.tracking.stores.store_protocol import StoreError
 from sgpu_decl.tracking.tracker_files import read_record
 from sgpu_decl.tracking.tracking_request import available
@@ -41,6 +42,14 @@ def sync_tracking(runs: "ProjectRuns", ref: "AttemptRef", server: str | None) ->
     (view,) = runs.describe([ref])
     folder = Path(str(view.links["folder"])) if "folder" in view.links else None
     record = read_record(folder) if folder is not None else None
+    link = mlflow_link(view)
+    if link is not None and "host" in link:
+        raise NotFound(
+            f"the MLflow run of `{ref}` is in a store on `{link['host']}`, and not on this machine",
+            hint="`sgpu mlflow ui` shows it here; a run that names a tracking server with "
+            "`mlflow.tracking_uri` needs no upload",
+            code="not_tracked",
+        )
     if folder is None or record is None or "run_id" not in record:
         raise NotFound(
             f"`{ref}` has no MLflow run on this machine",

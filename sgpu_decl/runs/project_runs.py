@@ -186,7 +186,8 @@ class ProjectRuns(RunFinder):
         except StoreError as error:
             raise BackendError(
                 f"the report of `{ref}` could not be added to its MLflow run: {error}",
-                hint=f"`sgpu report --upload {shlex.quote(str(ref))}` tries it again",
+                hint=f"`sgpu report {shlex.quote(str(ref))}` writes a file; `--upload` tries it "
+                "again",
                 code="tracking_unreachable",
             ) from error
         return REPORT_NAME

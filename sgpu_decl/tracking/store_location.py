@@ -131,7 +131,7 @@ def plain_folder(folder: Path) -> Path:
     """Return the name of a folder that can stand in URIs: its own, or that of its link, which has a
     plain name in the user's state folder."""
     path = folder.absolute()
-    if not any(mark in str(path) for mark in _MISREAD):
+    if not misread(str(path)):
         return path
     import hashlib
 
@@ -139,6 +139,11 @@ def plain_folder(folder: Path) -> Path:
 
     name = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return Path(platformdirs.user_state_path("sgpu")) / "folders" / name
+
+
+def misread(path: str) -> bool:
+    """Whether the path of a store is taken for another one."""
+    return any(mark in path for mark in _MISREAD)
 
 
 def link_plain_folder(folder: Path) -> None:

@@ -34,6 +34,12 @@ class BoxStore(MetricSource):
     def metric_history(self, run_id: str, names: Sequence[str]) -> MetricHistory:
         return self._opened().metric_history(run_id, names)
 
+    def log_text(self, run_id: str, name: str, text: str) -> None:  # noqa: ARG002
+        raise StoreError(
+            f"its store on `{self.box.host}` takes no files from here; a tracking server does, "
+            "which a run names with `mlflow.tracking_uri`"
+        )
+
     def serve_pages(self, port: int, ready: Callable[[], None]) -> None:
         there = self.box.ask("claim_loopback_port")["port"]
         file = sqlite_file(self.uri)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from sgpu_decl.backends.box.box_place import BoxPlace
 from sgpu_decl.backends.box.host_option import HostName
 from sgpu_decl.config.backend import BackendOptions
 from sgpu_decl.config.block import Block
 from sgpu_decl.config.text_types import problem
+from sgpu_decl.tracking.store_location import misread
 
 
 def _block(value: object) -> object:
@@ -64,6 +65,17 @@ class SshOptions(BackendOptions):
         "~/.local/share/sgpu/hosted",
         description="A folder of the machine for attempts, code and environments.",
     )
+
+    @field_validator("storage")
+    @classmethod
+    def _plain(cls, storage: str) -> str:
+        if misread(storage):
+            raise problem(
+                "bad_storage",
+                "{path} has a `?` or a `%`, which MLflow misreads in the path of a store",
+                "name another folder",
+            )
+        return storage
 
     @model_validator(mode="after")
     def _somewhere(self) -> Self:

@@ -62,6 +62,7 @@ def test_what_ssh_takes_is_a_host(name: str) -> None:
     [
         ({"port": 22}, "write `Port` in `~/.ssh/config`"),
         ({"password": "x"}, "use a key"),
+        ({"storage": "~/50%"}, "which MLflow misreads"),
     ],
 )
 def test_a_field_that_is_none_has_a_way_out(

@@ -90,6 +90,9 @@ def test_runs_that_name_no_server_are_in_a_store_of_their_project_on_the_box(
     assert row["metrics"] == stored.data.metrics
     tracked.done("report", "hello", "-o", "page.html")
     assert "loss/rank_1" in (tracked.project / "page.html").read_text()
+    for words in (("mlflow", "sync", "hello"), ("report", "--upload", "hello", "-o", "page.html")):
+        refused = tracked(*words)
+        assert (refused.code, "store on `box`" in refused.err) == (1, True), refused
 
     server.stop()
     away = tracked.done("results", "hell*", "-o", "json").data
