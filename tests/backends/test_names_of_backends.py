@@ -67,6 +67,7 @@ ALLOWED = {
     "bundles/bundle_program.py": BUNDLES,
     "bundles/loader.py": BUNDLES,
     "bundles/task_mutator.py": BUNDLES,
+    "backends/box/box_checks.py": RAY,
     "backends/box/ssh_process.py": "the program of that name",
     "api/tracking_pages.py": "the same",
     "model/project_home.py": "`ssh` is a scheme of URLs of git",

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.attempt_layout import AttemptLayout
+from sgpu_decl.backends.base import ForcedStop
 from sgpu_decl.backends.box.box_place import BoxPlace, names_host
 from sgpu_decl.backends.box.boxes import PATIENCE, Box, Boxes, ask_all
 from sgpu_decl.backends.box.named_hosts import NamedHosts
@@ -146,6 +147,20 @@ class BoxLaunches:
 
     def _hosts_of(self, block: "BackendOptions") -> tuple[str, ...]:
         return tuple(place.host for place in self._places_of(block))
+
+
+class BoxForcedStop(ForcedStop):
+    """Ends the supervisors of a launch, on all of its boxes, that are silent for `patience`
+    seconds."""
+
+    def __init__(self, launches: BoxLaunches, record: LaunchRecord, patience: float) -> None:
+        self._launches = launches
+        self._record = record
+        self._patience = patience
+
+    def look(self) -> str | None:
+        each = self._launches.ask_each(self._record, "force", silence=self._patience)
+        return "; ".join(str(one["did"]) for one in each if one["did"]) or None
 
 
 def _state(node: int) -> str:

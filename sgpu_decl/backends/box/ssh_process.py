@@ -217,7 +217,7 @@ class SshProcess:
         except BrokenPipeError as error:
             raise self._failed(None) from error
         if found.get("python", "") is None:
-            named = f"`{python}` is not, or is older than 3.10" if python else "it has none"
+            named = f"`{python}` does not run there, or is older" if python else "it has none"
             raise BackendError(
                 f"`{self._host}` needs a Python 3.10 or newer: {named}",
                 hint="name one with `backend.python`, or install one there",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgpu_decl.backends.archives import rank_zip
 from sgpu_decl.backends.base import ForcedStop, Launcher
-from sgpu_decl.backends.box.box_launches import BoxLaunches
+from sgpu_decl.backends.box.box_checks import devices_of, lacks_mlflow
+from sgpu_decl.backends.box.box_launches import BoxForcedStop, BoxLaunches
 from sgpu_decl.backends.box.box_mirror import BoxMirror
 from sgpu_decl.backends.box.box_reach import require_reach
 from sgpu_decl.backends.box.box_uploads import BoxUploads
@@ -20,7 +21,6 @@ from sgpu_decl.backends.launch_request import LaunchRequest, require_code, requi
 from sgpu_decl.backends.launch_spec import write_call
 from sgpu_decl.backends.node_tracker import node_tracker, tracking_credentials
 from sgpu_decl.backends.secret_resolution import resolve_secrets
-from sgpu_decl.backends.ssh.ssh_survey import devices_of, lacks_mlflow
 from sgpu_decl.backends.tracker_request import require_uri
 from sgpu_decl.diagnostics.diagnostic import Diagnostic
 from sgpu_decl.errors import BackendError, OutcomeUnknown
@@ -110,12 +110,15 @@ class SshLauncher(Launcher):
         code = self._uploads.code(box, digest, quiet) if digest is not None else None
         with scratch_folder("launch") as scratch, self._explained(request):
             files = self._files(request, box, node, scratch)
+            # One that an attempt with an environment may install into: Python remembers folders of
+            # its path that are not there.
+            site = () if request.inputs.environment_digest is None else ("site",)
             sizes = [[name, len(content)] for name, content in files.items()]
             message = {
                 "folder": self._launches.folder(record, node),
                 "token": record.token,
                 "files": sizes,
-                "folders": ["output", *(() if code else ("code",)), *_site(request)],
+                "folders": ["output", *(() if code else ("code",)), *site],
                 "code": code,
             }
             size = sum(len(content) for content in files.values())
@@ -183,7 +186,7 @@ class SshLauncher(Launcher):
             raise failed
 
     def forced_stop(self, record: LaunchRecord, patience: float | None) -> ForcedStop:
-        return _ForcedStop(self._launches, record, _SILENT if patience is None else patience)
+        return BoxForcedStop(self._launches, record, _SILENT if patience is None else patience)
 
     def _files(
         self, request: LaunchRequest, box: Box, node: int, scratch: Path
@@ -261,20 +264,3 @@ class SshLauncher(Launcher):
                 hint=error.hint,
                 code=error.code if error.code != BackendError.code else "launch_failed",
             ) from error
-
-
-class _ForcedStop(ForcedStop):
-    def __init__(self, launches: BoxLaunches, record: LaunchRecord, patience: float) -> None:
-        self._launches = launches
-        self._record = record
-        self._patience = patience
-
-    def look(self) -> str | None:
-        each = self._launches.ask_each(self._record, "force", silence=self._patience)
-        return "; ".join(str(one["did"]) for one in each if one["did"]) or None
-
-
-def _site(request: LaunchRequest) -> tuple[str, ...]:
-    """The folder that an attempt with an environment may install into: Python remembers folders of
-    its path that are not there."""
-    return ("site",) if request.inputs.environment_digest is not None else ()
