@@ -404,7 +404,8 @@ class _Walk:
         done = list(takewhile(lambda one: one[0].done(), running))
         launched = [group for one, group in done if not one.exception() and one.result()]
         with suppress(SgpuError):  # the end of each says it
-            self.changes.stop_all(one.change for group in launched for one in group.begun)
+            begun = (one.change for group in launched for one in group.begun)
+            self.changes.stop_all(one for one in begun if one.action is Action.REPLACE)
         try:
             for started, group in done:
                 running.popleft()

@@ -49,6 +49,7 @@ LONGER = {
     "agent/several_nodes/node_group.py": 540,  # both sides of what agents tell each other
     "agent/supervision/supervisor.py": 632,  # one loop, one state machine
     "api/session.py": 569,  # the public calls, each with its documentation
+    "applying/executor.py": 505,  # one walk over a plan
     "backends/base.py": 563,  # four protocols
     "backends/slurm/job_program.py": 545,  # one text, which a job is given whole
     "code/counted_code.py": 641,

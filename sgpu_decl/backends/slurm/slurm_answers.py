@@ -151,7 +151,7 @@ class SlurmAnswers:
         return said
 
 
-class ClusterAnswers:
+class SlurmClusterAnswers:
     """The answers of each cluster. See `SlurmAnswers`."""
 
     def __init__(self, login_nodes: "LoginNodes", for_apply: Callable[[], bool]) -> None:

@@ -10,7 +10,7 @@ from sgpu_decl.backends.remote.staging.remote_gc import PendingGc
 from sgpu_decl.backends.remote.staging.remote_storage import RemoteStorage
 from sgpu_decl.backends.slurm.login_nodes import LoginNodes, SlurmLaunches
 from sgpu_decl.backends.slurm.options import SlurmOptions
-from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers
+from sgpu_decl.backends.slurm.slurm_answers import SlurmClusterAnswers
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_launcher import SlurmLauncher
 from sgpu_decl.backends.slurm.slurm_survey import SlurmSurvey
@@ -24,7 +24,7 @@ def open_slurm(context: "BackendContext") -> Backend:
     """Nothing is asked before it is needed."""
     boxes = Boxes()
     nodes = LoginNodes(boxes)
-    answers = ClusterAnswers(nodes, context.for_apply)
+    answers = SlurmClusterAnswers(nodes, context.for_apply)
     hosts = LaunchHosts(context.state_dir / "slurm-hosts.json")
     launches = SlurmLaunches(context.layout, nodes, NamedHosts(context, hosts, logins_of))
     attempts = SlurmAttempts(launches, context.layout)

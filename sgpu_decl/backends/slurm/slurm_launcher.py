@@ -15,7 +15,7 @@ from sgpu_decl.backends.remote.launching.remote_launcher import RemoteLauncher
 from sgpu_decl.backends.secret_resolution import resolve_secrets
 from sgpu_decl.backends.slurm.cluster_state import SlurmJob
 from sgpu_decl.backends.slurm.job.launch_files import ARRAY, CANCEL, CLAIM, LAUNCH, LOGS, VALUES
-from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers
+from sgpu_decl.backends.slurm.slurm_answers import SlurmClusterAnswers
 from sgpu_decl.backends.slurm.slurm_attempts import SlurmAttempts
 from sgpu_decl.backends.slurm.slurm_node_program import SlurmNodeProgram
 from sgpu_decl.backends.slurm.slurm_placement import options_of, planned_placement
@@ -63,7 +63,7 @@ class SlurmLauncher(RemoteLauncher):
         context: "BackendContext",
         launches: "SlurmLaunches",
         attempts: SlurmAttempts,
-        answers: ClusterAnswers,
+        answers: SlurmClusterAnswers,
     ) -> None:
         super().__init__(context, launches, attempts, SlurmNodeProgram(launches))
         self._slurm_attempts = attempts

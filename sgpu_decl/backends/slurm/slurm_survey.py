@@ -22,7 +22,7 @@ from sgpu_decl.backends.slurm.cluster_state import (
     SlurmPartition,
     gpu_type,
 )
-from sgpu_decl.backends.slurm.slurm_answers import ClusterAnswers, SlurmAnswers
+from sgpu_decl.backends.slurm.slurm_answers import SlurmAnswers, SlurmClusterAnswers
 from sgpu_decl.backends.slurm.slurm_limits import exceeded
 from sgpu_decl.backends.slurm.slurm_placement import NodeFit, fit_of, options_of
 from sgpu_decl.backends.slurm.submission import link_seconds, resource_options, time_limit
@@ -58,7 +58,7 @@ _UNSUPPORTED = {
 class SlurmSurvey(RemoteSurvey):
     """See `Survey`."""
 
-    def __init__(self, pythons: Callable[[], Pythons], answers: ClusterAnswers) -> None:
+    def __init__(self, pythons: Callable[[], Pythons], answers: SlurmClusterAnswers) -> None:
         super().__init__(pythons)
         self._cluster = answers.of
 
