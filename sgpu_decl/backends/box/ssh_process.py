@@ -259,7 +259,7 @@ class SshProcess:
         words = self._words()
         if not words:
             printed = _last_lines(self._buffer, 1)
-            words = why or "its shell ended and ran nothing"
+            words = why or "the connection ended before the shell there answered"
             words += f"; it printed `{printed}`" if printed else ""
         error = BackendError(
             f"cannot reach `{self._host}` by ssh: {words}",

@@ -79,7 +79,8 @@ def parse_associations(text: str, accounts: str = "") -> tuple[SlurmAssociation,
             account=row["Account"],
             partition=row.get("Partition", ""),
             qos=tuple(filter(None, row.get("QOS", "").split(","))),
-            # Without a default, the only one: https://slurm.schedmd.com/qos.html
+            # Without a default, the only one: `assoc_mgr_get_default_qos_info` of
+            # https://github.com/SchedMD/slurm/blob/master/src/common/assoc_mgr.c
             default_qos=row.get("Def QOS") or row.get("QOS", ""),
             limits=replace(
                 _limits(f"the account `{row['Account']}`", row), above=tuple(above(row["Account"]))

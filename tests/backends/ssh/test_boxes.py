@@ -67,7 +67,10 @@ def test_a_login_that_prints_is_understood(server: SshServer, box: Box) -> None:
 
     box.close()
     for text, words in [
-        ("echo maintenance tonight; exit", "ran nothing; it printed `maintenance tonight`\n"),
+        (
+            "echo maintenance tonight; exit",
+            "shell there answered; it printed `maintenance tonight`\n",
+        ),
         ("echo no terminal >&2; exit 1", "by ssh: no terminal\n"),
     ]:
         shell.write_text(text)
