@@ -80,6 +80,7 @@ def test_a_submission_that_comes_late_ends_at_once(
     assert bench.launches == 1
 
 
+@pytest.mark.expensive
 def test_of_two_jobs_of_a_launch_the_one_that_begins_first_has_it(
     slurm: SlurmCluster, bench: BackendBench
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_container_that_does_not_start_is_said_in_the_words_of_the_cluster(
     assert "--container-image=image" in run["first_cause"]["summary"]
 
 
+@pytest.mark.expensive
 def test_values_of_secrets_are_gone_with_a_job_that_never_began(bench: BackendBench) -> None:
     bench._environ["THE_WORD"] = "a-word-that-nobody-may-see"
     secrets = {"secrets": {"WORD": "env:THE_WORD"}}
@@ -238,6 +240,7 @@ def test_cells_are_launched_once_by_one_array_whatever_is_killed(
     assert bench.launches == 4
 
 
+@pytest.mark.expensive
 def test_an_array_starts_as_many_cells_as_are_allowed(
     slurm: SlurmCluster, bench: BackendBench
 ) -> None:

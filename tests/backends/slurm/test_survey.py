@@ -150,6 +150,7 @@ def test_a_folder_that_this_machine_does_not_have_is_refused(bench: BackendBench
     assert "bad_storage" in checks(bench, backend={"storage": "/no/such/folder"})
 
 
+@pytest.mark.expensive
 def test_the_folder_that_nobody_named_is_made_by_the_first_launch(
     bench: BackendBench, tmp_path: Path
 ) -> None:

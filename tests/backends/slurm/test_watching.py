@@ -232,6 +232,7 @@ def test_a_python_that_nodes_do_not_have_is_named(bench: BackendBench) -> None:
     assert "/no/such/python3" in run["first_cause"]["summary"]
 
 
+@pytest.mark.expensive
 def test_a_node_that_cannot_begin_is_named_and_the_others_do_not_wait(
     slurm: SlurmCluster, bench: BackendBench
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_job_that_does_not_stop_by_itself_is_ended_by_slurm(bench: BackendBenc
     assert bench.ended()["state"] == "cancelled"
 
 
+@pytest.mark.expensive
 def test_a_machine_without_the_storage_says_so_and_takes_nothing_for_lost(
     bench: BackendBench,
 ) -> None:
@@ -283,6 +285,7 @@ def test_a_machine_without_the_storage_says_so_and_takes_nothing_for_lost(
     storage.with_name("elsewhere").rename(storage)
 
 
+@pytest.mark.expensive
 def test_a_job_that_somebody_else_cancels_is_cancelled(
     slurm: SlurmCluster, bench: BackendBench
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_gang_starts_is_watched_and_leaves_its_files_as_one(
     assert [list(host.home.glob("sgpu/states/*/runs/*/*")) for host in hosts.hosts] == [[], []]
 
 
+@pytest.mark.expensive
 def test_a_rank_that_fails_on_one_host_ends_those_on_all(
     hosts: SshHosts, bench: BackendBench
 ) -> None:
@@ -112,6 +113,7 @@ def test_a_rank_that_fails_on_one_host_ends_those_on_all(
     assert "No module named 'no_such_thing'" in run["first_cause"]["summary"]
 
 
+@pytest.mark.expensive
 def test_ranks_of_all_hosts_show_their_stacks_and_are_cancelled(
     hosts: SshHosts, bench: BackendBench
 ) -> None:
