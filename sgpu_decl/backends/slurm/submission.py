@@ -47,7 +47,7 @@ def submission(
         launch: what the job is told.
         behind: the jobs that must have ended before. Slurm takes one that it has forgotten for one
             that has ended, and waits for one that it starts again.
-        longest: the seconds that its partition gives a job at most.
+        longest: the seconds that its partition and all other limits give a job at most.
     """
     words = {
         "job-name": job_name(request.record),
@@ -121,7 +121,7 @@ def resource_options(
     config: "RunConfig", placement: SlurmPlacement, longest: int | None = None
 ) -> list[str]:
     """The options of sbatch that decide where and when a job may run. A job of a chain has the
-    `longest` seconds of its partition at most."""
+    `longest` seconds that all limits give it at most."""
     options, seconds = options_of(config), time_limit(config)
     if seconds is not None and longest is not None and options.chain > 1:
         seconds = min(seconds, longest)
